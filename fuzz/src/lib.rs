@@ -3,6 +3,7 @@
 //! Invariant: a target panics if and only if a promise is broken; what it does depends on its input
 //! alone.
 
+pub mod cache;
 pub mod driver;
 pub mod frame;
 pub mod front;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "resp_front", run: front::front, seeds: front::seeds },
     Target { name: "proxy_record", run: proxy::record, seeds: proxy::record_seeds },
     Target { name: "proxy_peers", run: proxy::peers, seeds: proxy::peers_seeds },
+    Target { name: "cache_language", run: cache::language, seeds: cache::language_seeds },
     Target { name: "frame", run: frame::frame, seeds: frame::seeds },
     Target { name: "otlp_proto", run: otlp::proto, seeds: otlp::proto_seeds },
     Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },

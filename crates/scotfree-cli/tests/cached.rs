@@ -192,6 +192,124 @@ fn inside_whatever_changes() {
     is_shut_to_tunnels(&mut reader);
 }
 
+/// Keys of one type: how `k` and `m` are made, how `k` is read, and what can be done to it because of its type.
+struct Kind {
+    made: &'static [&'static str],
+    reads: &'static [&'static str],
+    changes: &'static [&'static str],
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        made: &["SET k value", "SET m other"],
+        reads: &[
+            "GET k",
+            "MGET k",
+            "STRLEN k",
+            "GETRANGE k 1 3",
+            "SUBSTR k 0 1",
+            "GETBIT k 7",
+            "BITCOUNT k",
+            "BITPOS k 1",
+            "BITFIELD_RO k GET u8 0",
+        ],
+        changes: &["APPEND k w", "SETRANGE k 1 w", "SETBIT k 7 0", "BITFIELD k SET u8 0 65", "GETDEL k"],
+    },
+    // What is counted is kept in the value.
+    Kind {
+        made: &["PFADD k a b", "PFADD m c"],
+        reads: &["GET k", "GETRANGE k 0 15", "BITCOUNT k"],
+        changes: &["PFCOUNT k", "MULTI;PFCOUNT k;EXEC", "PFADD k z", "PFMERGE k m"],
+    },
+    Kind {
+        made: &["HSET k f v g w", "HSET m f x"],
+        reads: &[
+            "HGET k f",
+            "HGET k missing",
+            "HMGET k f missing",
+            "HGETALL k",
+            "HKEYS k",
+            "HVALS k",
+            "HLEN k",
+            "HEXISTS k f",
+            "HSTRLEN k f",
+        ],
+        changes: &["HSET k f z", "HDEL k f", "HDEL k f g", "HINCRBY k n 1", "HSETNX k n 1", "HMSET k f y"],
+    },
+    Kind {
+        made: &["SADD k a b", "SADD m b c"],
+        reads: &["SMEMBERS k", "SCARD k", "SISMEMBER k a", "SISMEMBER k z", "SMISMEMBER k a z"],
+        changes: &["SREM k a", "SPOP k", "SADD k z", "SMOVE k m a", "SMOVE m k c", "SINTERSTORE k k m"],
+    },
+];
+
+/// What can be done to `k`, whatever it is.
+const CHANGES_OF_ALL: [&str; 14] = [
+    "DEL k",
+    "RENAME k n",
+    "RENAME m k",
+    "COPY m k REPLACE",
+    "MOVE k 1",
+    "PEXPIREAT k 1",
+    "SET k w",
+    "MSET j 1 k w",
+    "FLUSHDB",
+    "SWAPDB 0 1",
+    "RPUSH j b;SORT j ALPHA STORE k",
+    "EVAL return(redis.call('del','k')) 0",
+    "MULTI;DEL k;EXEC",
+    "DEL k;RPUSH l x;BLMOVE l k LEFT LEFT 1",
+];
+
+#[test]
+fn whole_replies_are_answered_as_the_redis_answers_them_whatever_is_done_to_their_key() {
+    run_in_namespaces("inside_whole_replies");
+}
+
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_whole_replies() {
+    let world = World::up(&["--cache-device", "7"]);
+    let (mut writer, mut directly) = (connect(), world.directly());
+    let mut readers = [connect(), connect()];
+    for client in [&mut readers[1], &mut directly] {
+        call(client, "HELLO 3");
+    }
+    let mut in_2 = world.directly();
+    for kind in &KINDS {
+        for change in kind.changes.iter().chain(&CHANGES_OF_ALL) {
+            call(&mut writer, "FLUSHALL");
+            kind.made.iter().for_each(|line| drop(call(&mut writer, line)));
+            warm_all(&mut readers, kind.reads);
+            for line in change.split(';') {
+                let reply = call(&mut writer, line);
+                assert!(!matches!(reply, Reply::Error(_)), "{change}: {reply:?}");
+            }
+            let said: Vec<[Reply; 2]> =
+                kind.reads.iter().map(|read| readers.each_mut().map(|reader| call(reader, read))).collect();
+            // A SET may have been acknowledged early: behind this, the Redis has executed it.
+            call(&mut writer, "EVAL return(1) 0");
+            for (read, said) in kind.reads.iter().zip(said) {
+                let expected = [call(&mut in_2, read), call(&mut directly, read)];
+                assert_eq!(said, expected, "{change}, {read}");
+            }
+        }
+    }
+}
+
+/// Reads until the device answers all of it.
+fn warm_all(readers: &mut [Connection; 2], reads: &[&str]) {
+    let all = (readers.len() * reads.len()) as u64;
+    let are_known = wait_until(PATIENCE, || {
+        let before = hits();
+        for reader in &mut *readers {
+            reads.iter().for_each(|read| drop(call(reader, read)));
+        }
+        hits() - before == all
+    });
+    assert!(are_known, "the device answers {reads:?}: {:?}", counts());
+}
+
 /// What has a life is answered while it lasts, and not when the server has it no longer.
 fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
     let mut directly = world.directly();

@@ -4,9 +4,11 @@
 //! same whatever the server holds and its arguments have been found valid; whatever is unknown is a
 //! `bypass`, which the device never logs and the server answers only when the effect is stable.
 
+mod again;
 mod keys;
 mod table;
 
+pub use again::{keeps_in_value, read_again, ReadAgain};
 pub use keys::{first_key, key_hash, keys, touches, written_keys, Touches};
 pub use table::{arity_admits, lookup, rows, Flags, Row};
 

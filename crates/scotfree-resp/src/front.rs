@@ -10,7 +10,10 @@ mod pending;
 mod transaction;
 mod tunnel;
 
-use crate::classes::{classify, first_key, key_hash, lookup, written_keys, Class, Flags, Row, Verdict};
+use crate::classes::{
+    classify, first_key, keeps_in_value, key_hash, lookup, read_again, written_keys, Class, Flags, Row,
+    Verdict,
+};
 use crate::codec::{
     drop_room, error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder,
     KEPT_BYTES_MAX,
@@ -117,6 +120,11 @@ impl FrontRequest {
         let own =
             |head: RequestHead| head.flags.has(RequestFlags::PRIVATE) || head.flags.has(RequestFlags::PART);
         self.kind == RequestKind::Bypass || RequestHead::parse(&self.payload).is_ok_and(own)
+    }
+
+    /// Whether it is a transaction, of several commands and perhaps of several keys.
+    pub fn is_transaction(&self) -> bool {
+        RequestHead::parse(&self.payload).is_ok_and(|head| head.flags.has(RequestFlags::TRANSACTION))
     }
 
     /// Whether it asks for the next part of a large reply: that is held for it elsewhere, where others may wait for the
@@ -693,6 +701,8 @@ impl ClientFront {
                 return self.tunnel(args);
             }
             Class::Tunnel => RequestKind::Bypass,
+            // A device has to see that it may change what is read.
+            Class::Read if self.description.cached && keeps_in_value(args) => RequestKind::Bypass,
             Class::Read | Class::Control => RequestKind::Read,
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
@@ -790,10 +800,11 @@ impl ClientFront {
         }
     }
 
-    /// Whether a read is one that a device may answer. What depends on the client's user is not.
+    /// Whether a read is one that a device may answer. What depends on the client's user is not, nor what its client has
+    /// sent behind something that it has no answer to (docs/design/cache.md, K14): that shares a packet with others.
     fn is_noted(&self, args: Args<'_>, row: Option<&'static Row>) -> bool {
-        let is_get = row.is_some_and(|row| row.command == "GET") && args.len() == 2;
-        self.description.cached && is_get && !self.state.user
+        let may_be_kept = || row.is_some_and(|row| read_again(row, args).is_some());
+        self.description.cached && !self.state.user && self.pending.is_empty() && may_be_kept()
     }
 
     /// A payload's head in the present state of the connection.

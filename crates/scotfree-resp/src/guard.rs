@@ -3,7 +3,7 @@
 //! Invariant: no client's command reads or writes the reserved database, and none makes the server a replica. Who
 //! meets clients asks here to answer soon, who stands before the server to be sure.
 
-use crate::classes::classify;
+use crate::classes::{classify, keeps_in_value};
 use crate::codec::{parse_integer, Args};
 
 /// Why a command is refused, as the text of the error reply; none if it may pass.
@@ -63,13 +63,15 @@ pub fn refusal_aside(args: Args<'_>, reserved_db: u16) -> Option<String> {
 }
 
 /// Why a command is refused aside where a device before the server answers reads: what is written past it, it does not
-/// see. Commands that block change no value that GET reads.
+/// see. Commands that block change nothing that a device answers.
 pub fn refusal_unseen(args: Args<'_>) -> Option<String> {
     const NO_DATA: [&str; 3] = ["PUBLISH", "SPUBLISH", "SCRIPT"];
-    let writes = classify(args).class.is_write() && !NO_DATA.iter().any(|word| args.is(0, word));
+    let may_write = classify(args).class.is_write() || keeps_in_value(args);
+    let writes = may_write && !NO_DATA.iter().any(|word| args.is(0, word));
     writes.then(|| {
         format!(
-            "ERR scotfree: {} may write, and a device answers this server's values from its memory (cache_device), which              this connection goes past while it listens or tracks: send it on another connection",
+            "ERR scotfree: {} may write, and a device answers this server's values from its memory (cache_device), which \
+             this connection goes past while it listens or tracks: send it on another connection",
             String::from_utf8_lossy(args.get(0)).to_uppercase()
         )
     })

@@ -82,7 +82,7 @@ fn nothing_is_said_of_what_is_no_value_or_is_not_asked_for_by_itself() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
     for expires in [false, true] {
         let mut asking = Asking::new(&redis, vouching());
-        for line in ["SET k v", "RPUSH l v"] {
+        for line in ["SET k v", "RPUSH l v", "HSET h f v", "SADD s m"] {
             asking.write(line);
         }
         if expires {
@@ -97,7 +97,17 @@ fn nothing_is_said_of_what_is_no_value_or_is_not_asked_for_by_itself() {
         assert_eq!(asking.lives(&plain(own)), None, "on a connection of its own");
         let transaction = RequestFlags::NOTED.with(RequestFlags::TRANSACTION);
         assert_eq!(asking.lives(&plain(transaction)), None, "in a transaction");
-        assert_eq!(asking.lives(&request(RequestFlags::NOTED, &["STRLEN k"])), None, "another command");
+        for line in ["LLEN l", "EXISTS k", "ZCARD k", "MGET k l", "STRLEN missing", "HGET k f"] {
+            let said = asking.lives(&request(RequestFlags::NOTED, &[line]));
+            assert_eq!(said, None, "{line}: it may change unseen, is no answer, or of a key that is missing");
+        }
+        let fields_expire = asking.driver.describe().command(b"hpexpire").is_some();
+        for (line, tells_of_hash) in
+            [("STRLEN k", false), ("MGET k", false), ("SISMEMBER s n", false), ("HGET h g", true)]
+        {
+            let expected = (!(tells_of_hash && fields_expire)).then_some(FOR_EVER);
+            assert_eq!(asking.lives(&request(RequestFlags::NOTED, &[line])), expected, "{line}");
+        }
         let mut pack = PackBuilder::default();
         (0..2).for_each(|_| assert!(pack.add(&plain(RequestFlags::NONE), 1 << 20)));
         assert_eq!(asking.lives(pack.payload()), None, "in a pack");

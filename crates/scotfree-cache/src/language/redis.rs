@@ -89,17 +89,6 @@ const OF_EACH_ARGUMENT: [&[u8]; 2] = [b"DEL", b"UNLINK"];
 pub struct Redis;
 
 impl Redis {
-    /// Whether a request is one plain GET, whatever its caller takes a note of; then what tells it from all other reads
-    /// is appended.
-    pub fn get(self, payload: &[u8], key: &mut Vec<u8>) -> bool {
-        let Some([name, of]) = command(payload).and_then(Command::exactly) else { return false };
-        let is_get = name.eq_ignore_ascii_case(b"GET");
-        if is_get {
-            write_key(payload, of, key);
-        }
-        is_get
-    }
-
     /// The read that a request is, if it is one of [`READS`] and no other key's; then what tells it from all other
     /// reads is appended to `form`. Other spellings of the same arguments are other reads.
     pub fn whole_read<'p>(self, payload: &'p [u8], form: &mut Vec<u8>) -> Option<WholeRead<'p>> {
@@ -112,10 +101,7 @@ impl Redis {
         }
         let read = WholeRead { command: of, database: flags_of(&payload[DATABASE]), key };
         match of.name {
-            "GET" if further.is_empty() => {
-                form.push(WholeRead::OF_GET);
-                write_key(payload, key, form);
-            }
+            "GET" if further.is_empty() => write_get(payload, key, form),
             _ => read.write_form(flags_of(&payload[FLAGS]) & RESP3 != 0, further, form),
         }
         Some(read)
@@ -158,10 +144,11 @@ impl Language for Redis {
         is_known.then(|| u32::from_le_bytes([head[6], head[7], head[8], head[9]]))
     }
 
-    /// GET alone, whose caller takes what was answered before. Its reply is the same for every connection and, unless the
-    /// key is missing, in both versions of RESP.
+    /// One whose caller takes what was answered before: which of them are, it decides. Its reply is the same for every
+    /// connection that speaks its version of RESP.
     fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool {
-        payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0) && self.get(payload, key)
+        let is_noted = payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0);
+        is_noted && self.whole_read(payload, key).is_some()
     }
 
     /// A SET without options. What it is followed by is not known: then it keeps a life of its own.
@@ -170,7 +157,7 @@ impl Language for Redis {
         if !name.eq_ignore_ascii_case(b"SET") {
             return false;
         }
-        write_key(payload, of, key);
+        write_get(payload, of, key);
         value.extend_from_slice(&[VERSION, AGAIN, b'$']);
         value.extend_from_slice(set.len().to_string().as_bytes());
         value.extend_from_slice(b"\r\n");
@@ -191,33 +178,44 @@ impl Language for Redis {
     }
 
     fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
+        read.push(WholeRead::OF_GET);
         read.extend_from_slice(&database.to_le_bytes());
         read.extend_from_slice(key);
         KeyHash::of(database, key)
     }
 
     fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8])> {
-        let (database, key) = read.split_first_chunk()?;
+        let (version, rest) = read.split_first()?;
+        let (database, rest) = rest.split_first_chunk()?;
+        let key = match *version {
+            WholeRead::OF_GET => rest,
+            _ => part(part(rest)?.1)?.0,
+        };
         Some((u16::from_le_bytes(*database), key))
     }
 
-    /// A bulk string whose server says how long it lives.
+    /// Whatever is no error and whose server says how long it is true: it does so of replies that may be kept alone.
     fn lives(&self, reply: &[u8], note: Option<ObjectNote>, value: &mut Vec<u8>) -> Option<Nanos> {
-        let [VERSION, flags, bulk @ ..] = reply else { return None };
-        let is_value = flags & !EARLY_ALLOWED == 0
-            && bulk.first() == Some(&b'$')
-            && bulk.get(1).is_some_and(u8::is_ascii_digit);
-        let note = note.filter(|_| is_value)?;
+        let [VERSION, flags, said @ ..] = reply else { return None };
+        let may_be_kept = flags & !EARLY_ALLOWED == 0 && !matches!(said, [] | [b'-' | b'!', ..]);
+        let note = note.filter(|_| may_be_kept)?;
         value.extend_from_slice(&[VERSION, AGAIN]);
-        value.extend_from_slice(bulk);
+        value.extend_from_slice(said);
         Some(Nanos(note.remaining_ms.saturating_mul(1_000_000)))
     }
 }
 
-/// Database and key.
-fn write_key(payload: &[u8], of: &[u8], key: &mut Vec<u8>) {
-    key.extend_from_slice(&payload[DATABASE]);
-    key.extend_from_slice(of);
+/// How a GET is told from all other reads.
+fn write_get(payload: &[u8], of: &[u8], form: &mut Vec<u8>) {
+    form.push(WholeRead::OF_GET);
+    form.extend_from_slice(&payload[DATABASE]);
+    form.extend_from_slice(of);
+}
+
+/// The first of several parts that say where they end, and what follows it.
+fn part(parts: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (bytes, rest) = parts.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*bytes) as usize)
 }
 
 /// A command's arguments.
@@ -294,24 +292,37 @@ mod tests {
         assert_eq!(Redis.named(3, b"k", &mut named), KeyHash::of(3, b"k"));
         assert_eq!(read(&payload(NOTED, 1, "GET k")).as_ref(), Some(&named));
         assert_eq!(Redis.shown(&named), Some((3, &b"k"[..])));
-        assert_eq!(Redis.shown(b"\x01"), None);
+        let shown = |line: &str| {
+            read(&payload(NOTED | RESP3, 1, line))
+                .map(|form| Redis.shown(&form).map(|(database, key)| (database, key.to_vec())))
+        };
+        assert_eq!(shown("HGET hash field"), Some(Some((3, b"hash".to_vec()))));
+        for wrong in [&b"\x01"[..], b"", b"\x02\0\0", b"\x02\0\0\x09\0\0\0HLEN"] {
+            assert_eq!(Redis.shown(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]
     fn a_get_is_told_by_database_and_key_whoever_asks() {
-        let key = Some(b"\x03\x00k".to_vec());
+        let key = Some(b"\x00\x03\x00k".to_vec());
         assert_eq!(read(&payload(NOTED, 1, "GET k")), key);
         assert_eq!(read(&payload(NOTED | RESP3, 2, "get k")), key);
         for other in [
-            payload(NOTED, 1, "GET k l"),
             payload(NOTED, 1, "TTL k"),
+            payload(NOTED, 1, "MGET k l"),
             payload(NOTED | 2, 1, "GET k"),
+            payload(0, 1, "HGET k f"),
             payload(0, 1, "GET k"),
             vec![],
             vec![1; 10],
         ] {
             assert_eq!(read(&other), None, "{other:?}");
         }
+        assert_ne!(
+            read(&payload(NOTED, 1, "HGET k f")),
+            read(&payload(NOTED | RESP3, 1, "HGET k f")),
+            "of what is read, each as it speaks"
+        );
         let two =
             [payload(NOTED, 1, "GET k"), payload(0, 1, "GET k")[REQUEST_HEAD_BYTES..].to_vec()].concat();
         assert_eq!(read(&two), None, "two commands");
@@ -356,7 +367,7 @@ mod tests {
         };
         assert_eq!(
             overwrite("set k value"),
-            Some((b"\x03\x00k".to_vec(), b"\x01\x20$5\r\nvalue\r\n".to_vec()))
+            Some((b"\x00\x03\x00k".to_vec(), b"\x01\x20$5\r\nvalue\r\n".to_vec()))
         );
         for other in ["SET k v NX", "SET k v PXAT 5", "SETEX k 5 v", "GETSET k v", "APPEND k v"] {
             assert_eq!(overwrite(other), None, "{other}");
@@ -387,7 +398,7 @@ mod tests {
         assert_eq!(lives(b"\x01\x01$1\r\nv\r\n", note(u64::MAX)), Some((Nanos::MAX, again())));
         assert_eq!(lives(b"\x01\x00$1\r\nv\r\n", None), None);
         for other in
-            [&b"\x01\x00$-1\r\n"[..], b"\x01\x00_\r\n", b"\x01\x00-ERR\r\n", b"\x01\x02$1\r\nv\r\n", b""]
+            [&b"\x01\x00-ERR\r\n"[..], b"\x01\x00!3\r\nERR\r\n", b"\x01\x02$1\r\nv\r\n", b"\x01\x00", b""]
         {
             assert_eq!(lives(other, note(5)), None, "{other:?}");
         }

@@ -40,9 +40,10 @@ const SWITCH: [&str; 2] = ["--plane", "xdp"];
 const ONE_EACH: [&str; 4] = ["--connections-per-session", "1", "--sessions-max", "64"];
 /// How many acknowledgements must come while there is no daemon.
 const ACKS_MIN: u64 = 20;
-/// How long they are waited for. The lease, which nobody renews meanwhile, runs longer: a daemon is killed when
-/// it has just got one.
-const ACKS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long they are waited for. The lease of 2 s, which nobody renews meanwhile, runs longer: a daemon is killed when
+/// it has just got one. Where it has taken an update with it, callers have nothing to send but what they have sent
+/// before, each time after twice the wait, up to half a second: then the last acknowledgements come late.
+const ACKS_PATIENCE: Duration = Duration::from_millis(1_500);
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     try_programs()?;

@@ -6,7 +6,8 @@
 use super::lane::Expected;
 use super::markers::integer_reply;
 use super::{Back, BackEvent, BackEvents, Item, Lane};
-use crate::codec::write_words;
+use crate::classes::{lookup, read_again, ReadAgain};
+use crate::codec::{is_error, write_words};
 use crate::payload::RequestFlags;
 
 /// It lives as long as nobody writes it.
@@ -14,7 +15,20 @@ pub(super) const FOR_EVER: u64 = u64::MAX;
 
 /// What is known of the data when a read is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Vouching {
+pub(super) struct Vouching {
+    how: How,
+    /// Whether a hash's fields may have times to live of their own, of which no key tells.
+    fields_expire: bool,
+}
+
+impl Vouching {
+    fn covers(self, read: ReadAgain) -> bool {
+        !(read.tells_of_hash && self.fields_expire)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
     /// Nothing is said.
     No,
     /// No key has a time to live.
@@ -23,25 +37,27 @@ pub(super) enum Vouching {
     ByAsking,
 }
 
-/// The key of a read that shows one value and asks for a note on it.
-fn noted_key(item: &Item) -> Option<&[u8]> {
+/// A read of one key whose client asks for a note on it: which one, and its key.
+fn noted(item: &Item) -> Option<(ReadAgain, &[u8])> {
     let is_plain = item.has(RequestFlags::NOTED)
         && !item.writes
         && !item.is_pack()
         && !item.is_transaction()
         && item.private().is_none();
     let args = (is_plain && item.request.len() == 1).then(|| item.request.args(&item.payload, 0))?;
-    (args.len() == 2 && args.is(0, "GET")).then(|| args.get(1))
+    let read = lookup(args).and_then(|row| read_again(row, args))?;
+    Some((read, args.get(1)))
 }
 
 /// Before a read is sent by itself: what it is said to live, or the question for it.
 pub(super) fn vouch_alone(vouching: Vouching, item: &mut Item, lane: &mut Lane) {
     item.lives_ms = None;
-    let Some(key) = noted_key(item) else { return };
-    match vouching {
-        Vouching::No => {}
-        Vouching::ForEver => item.lives_ms = Some(FOR_EVER),
-        Vouching::ByAsking => {
+    let Some((read, key)) = noted(item).filter(|(read, _)| vouching.covers(*read)) else { return };
+    match vouching.how {
+        How::No => {}
+        // What another read says of a key that is missing changes with what is written past a device.
+        How::ForEver if read.is_get => item.lives_ms = Some(FOR_EVER),
+        How::ForEver | How::ByAsking => {
             lane.enter(item.db(0), item.request.head.resp());
             write_words(&mut lane.output, &[b"PTTL", key]);
             lane.expected.push_back(Expected::Life);
@@ -51,18 +67,21 @@ pub(super) fn vouch_alone(vouching: Vouching, item: &mut Item, lane: &mut Lane) 
 
 /// Before a read is sent in a transaction with others, where nothing is asked.
 pub(super) fn vouch_in_batch(vouching: Vouching, item: &mut Item) {
-    item.lives_ms = noted_key(item).filter(|_| vouching == Vouching::ForEver).map(|_| FOR_EVER);
+    let is_plain = noted(item).is_some_and(|(read, _)| read.is_get);
+    item.lives_ms = (is_plain && vouching.how == How::ForEver).then_some(FOR_EVER);
 }
 
 impl Back {
     /// Where the server may lose keys by itself (it evicts some), nothing is vouched for.
     pub(super) fn vouching(&self) -> Vouching {
         let vouches = self.config.vouches && self.description.writes_refused.is_none();
-        match () {
-            () if !vouches => Vouching::No,
-            () if self.place.may_expire => Vouching::ByAsking,
-            () => Vouching::ForEver,
-        }
+        let how = match () {
+            () if !vouches => How::No,
+            () if self.place.may_expire => How::ByAsking,
+            () => How::ForEver,
+        };
+        let fields_expire = how != How::No && self.description.command(b"hpexpire").is_some();
+        Vouching { how, fields_expire }
     }
 
     /// What is left of the life of what the first read under way shows.
@@ -77,10 +96,12 @@ impl Back {
     }
 }
 
-/// Before a read's reply: how long it is true, if that is known and it is a value.
+/// Before a read's reply: how long it is true, if that is known and it is one that may be kept.
 pub(super) fn say_life(item: &Item, reply: &[u8], events: &mut BackEvents) {
+    let (Some(ticket), Some(remaining_ms)) = (item.ticket, item.lives_ms) else { return };
     let is_value = reply.first() == Some(&b'$') && reply.get(1).is_some_and(u8::is_ascii_digit);
-    if let (Some(ticket), Some(remaining_ms), true) = (item.ticket, item.lives_ms, is_value) {
+    let is_get = noted(item).is_some_and(|(read, _)| read.is_get);
+    if !is_error(reply) && (is_value || !is_get) {
         events.push(BackEvent::Lives { ticket, remaining_ms });
     }
 }

@@ -4,12 +4,13 @@
 //! then refuses the whole. A transaction's class is the most careful one among its commands.
 
 use super::{ClientFront, FrontAction, FrontRequest, Hook};
-use crate::classes::{classify, key_hash, keys, lookup, Class, Flags};
+use crate::classes::{classify, keeps_in_value, key_hash, keys, lookup, written_keys, Class, Flags};
 use crate::codec::{error_reply, is_error, parse_integer, write_command, Args, Command};
 use crate::description::CommandInfo;
 use crate::expiry::{make_absolute, Expiry};
 use crate::guard;
 use crate::payload::{RequestFlags, RequestKind};
+use scotfree_core::KeyHash;
 
 /// The commands queued so far.
 #[derive(Debug, Default)]
@@ -83,6 +84,22 @@ impl Transaction {
     }
 
     /// Where a SELECT stands, and what it selects.
+    /// The hashes of all keys that it may write; empty if they are not known, or there are none.
+    fn written_keys(&self, db: u16) -> Vec<KeyHash> {
+        let mut names = Vec::new();
+        for command in &self.commands {
+            let args = command.args();
+            let may_write =
+                keeps_in_value(args) || !matches!(class_inside(args), Some(Class::Read | Class::Control));
+            let written = if may_write { written_keys(args) } else { Vec::new() };
+            if args.is(0, "SELECT") || may_write && written.is_empty() {
+                return Vec::new();
+            }
+            names.extend(written.into_iter().map(|key| KeyHash::of(db, key)));
+        }
+        names
+    }
+
     fn selects(&self) -> Vec<(usize, u16)> {
         let commands = self.commands.iter().enumerate();
         commands
@@ -139,7 +156,10 @@ impl ClientFront {
         let refusal = self.queue_refusal(name, info, args);
         let asks = self.must_ask();
         let Some(transaction) = &mut self.state.transaction else { return };
-        let class = class_inside(args).unwrap_or(Class::Bypass);
+        let class = match class_inside(args) {
+            Some(class) if !(self.description.cached && keeps_in_value(args)) => class,
+            _ => Class::Bypass,
+        };
         if let Some(text) = refusal {
             transaction.spoil();
             self.answer_error(&text);
@@ -319,9 +339,15 @@ impl ClientFront {
         let selects = transaction.selects();
         let must_wait = !selects.is_empty();
         let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
+        let names = if self.description.cached && kind != RequestKind::Read {
+            transaction.written_keys(self.state.db)
+        } else {
+            Vec::new()
+        };
         let request = FrontRequest {
             kind,
             key_hash,
+            names,
             lengthy: transaction.lengthy,
             ..FrontRequest::read("EXEC", payload)
         };

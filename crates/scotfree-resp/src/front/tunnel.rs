@@ -9,7 +9,7 @@
 use super::control::{parse_hello, Hello};
 use super::pending::Hook;
 use super::{ClientFront, Closing, FrontAction, FrontRequest, ReplyMode, Waits};
-use crate::classes::{classify, key_hash, keys, lookup, Class, Flags};
+use crate::classes::{classify, keeps_in_value, key_hash, keys, lookup, Class, Flags};
 use crate::codec::{
     drop_room, elements, error_reply, is_error, parse_integer, text_of, write_command, write_words, Args,
     Command, Limits, ReplyError, ReplyScanner, KEPT_BYTES_MAX,
@@ -796,7 +796,7 @@ impl ClientFront {
 /// Whether a command that goes past the order may change what a read is answered: a write, what a MULTI behind which
 /// nobody has looked holds, and PFCOUNT, which keeps what it has counted in the value.
 fn may_change(args: Args<'_>, writes: Writes) -> bool {
-    writes != Writes::Nothing || args.is(0, "EXEC") || args.is(0, "PFCOUNT")
+    writes != Writes::Nothing || args.is(0, "EXEC") || keeps_in_value(args)
 }
 
 /// Whether a command that blocks changes only what a group has read, which no reply shows that is kept anywhere.

@@ -293,8 +293,12 @@ impl Fronts {
             (self.shared_method(first.method, taken), first_name, self.pack.payload())
         };
         let named = match (count, names.len()) {
+            (_, 0) => &[],
+            // Its header may name a key that it only reads.
+            (1, ..=FURTHER_KEYS_MAX) if first.is_transaction() => &names[..],
+            (1, _) if first.is_transaction() => &[],
             // That a single command's first key is its only one, whoever sees it pass knows.
-            (_, 0) | (1, 1) => &[],
+            (1, 1) => &[],
             (_, 1) => {
                 names.push(names[0]);
                 &names[1..]

@@ -55,7 +55,6 @@ impl Words {
     pub fn overwrite(&mut self, kind: RequestKind, payload: &[u8]) -> Option<(Key<'_>, &[u8])> {
         self.key.clear();
         self.value.clear();
-        self.key.push(WholeRead::OF_GET);
         let is_plain =
             kind == RequestKind::Update && Redis.overwrite(payload, &mut self.key, &mut self.value);
         is_plain.then(|| (key_of_get(&self.key), &self.value[RESPONSE_HEAD_BYTES..]))
