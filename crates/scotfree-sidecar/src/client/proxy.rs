@@ -10,6 +10,7 @@ mod path;
 mod peers;
 mod refused;
 mod starting;
+mod tracking;
 mod watching;
 
 use super::connections::Connections;
@@ -45,6 +46,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use tracking::Link;
 use watching::{Manner, Watching};
 
 /// The largest command that is logged; a larger one is answered when the server's storage holds it.
@@ -87,8 +89,10 @@ pub struct ProxyConfig {
     /// Where it is said that a server which is not there at the start is waited for; if nowhere, that ends the start.
     pub waits_for_server: Option<Notices>,
     /// Up to how many bytes of values are kept, for reads to be answered without the server; none are if not given.
-    /// Nobody but this proxy may write the server.
     pub cache_bytes: Option<u64>,
+    /// By how much these answers may be older than what others have written past this proxy; if not given, nobody but
+    /// this proxy may write the server.
+    pub cache_tracking: Option<Nanos>,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -121,6 +125,7 @@ impl ProxyConfig {
             without_peers: false,
             waits_for_server: None,
             cache_bytes: None,
+            cache_tracking: None,
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -278,7 +283,8 @@ impl Proxy {
         path.settles = false;
         begin_peers(config, &mut path)?;
         if let Some(bytes) = config.cache_bytes {
-            path.begin_cache(bytes);
+            let link = config.cache_tracking.map(|bound| Link::new(bound, &config.service)).transpose()?;
+            path.begin_cache(bytes, link);
             config
                 .notices
                 .say(&format!("reads of what passes are answered here, from {bytes} bytes at most"));
@@ -540,6 +546,7 @@ impl Proxy {
         let unanswered = self.connections.fronts.outstanding();
         let after = self.drain_until.map_or(Nanos(0), |until| self.drain_ns_max.since(until.since(now)));
         self.connections.close_all();
+        self.path.end_cache();
         if unanswered > 0 {
             let given_up = given_up(unanswered, after);
             self.notices.alarm(&format!(
@@ -655,9 +662,7 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
         text.counter(&format!("scotfree_proxy_{name}"), help, value);
     }
     path.log.write_metrics(text);
-    if let Some(cache) = path.cache() {
-        cache.write_metrics(text);
-    }
+    path.write_cache_metrics(text);
 }
 
 /// Whether a server that was served is waited for: it is away, or somebody can have it serve again.
