@@ -2,6 +2,7 @@
 //!
 //! Invariant: nobody is served before everything that the log holds and the server does not is executed there.
 
+mod asked;
 mod cache;
 mod certificates;
 mod log;
@@ -24,6 +25,7 @@ use crate::notices::Notices;
 use crate::server::{
     say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, CANNOT_SYNC, RETRY_INTERVAL,
 };
+pub use asked::Questions;
 pub use cache::BYTES_MIN as CACHE_BYTES_MIN;
 use certificates::Certificates;
 pub use log::LogError;
@@ -93,6 +95,8 @@ pub struct ProxyConfig {
     /// By how much these answers may be older than what others have written past this proxy; if not given, nobody but
     /// this proxy may write the server.
     pub cache_tracking: Option<Nanos>,
+    /// By which an operator asks what the cache knows.
+    pub questions: Questions,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -126,6 +130,7 @@ impl ProxyConfig {
             waits_for_server: None,
             cache_bytes: None,
             cache_tracking: None,
+            questions: Questions::default(),
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -189,6 +194,7 @@ pub struct Proxy {
     watching: Watching,
     service: RedisServiceConfig,
     notices: Notices,
+    questions: Questions,
     describe_at: Nanos,
     log_trouble_said: bool,
     certificates: Certificates,
@@ -311,6 +317,7 @@ impl Proxy {
             watching,
             service,
             notices: config.notices.clone(),
+            questions: config.questions.clone(),
             describe_at: Nanos(0),
             log_trouble_said: false,
             certificates: certificates.clone(),
@@ -476,6 +483,7 @@ impl Proxy {
         }
         self.service.says_early.store(self.connections.fronts.may_answer_early(), Ordering::Relaxed);
         self.say_replayed();
+        self.path.answer(&self.questions);
         self.certificates.look(unix_s(), &self.notices);
         self.listen_to_server(now);
         self.path.log.look();

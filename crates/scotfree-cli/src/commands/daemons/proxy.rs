@@ -20,8 +20,11 @@ use crate::text::LogProcessor;
 use reload::{Reload, Running};
 use scotfree_core::Nanos;
 use scotfree_io::disk::interrupt;
+use scotfree_rpc::metrics::MetricsBoard;
 use scotfree_rpc::SharedKey;
-use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, CACHE_BYTES_MIN, PEERS_MAX};
+use scotfree_sidecar::client::proxy::{
+    PeersConfig, Proxy, ProxyConfig, Questions, CACHE_BYTES_MIN, PEERS_MAX,
+};
 use scotfree_sidecar::client::ListenerConfig;
 use scotfree_sidecar::redis::{RedisAddress, RedisServer};
 use scotfree_sidecar::server::{PasswordSource, RedisServiceConfig};
@@ -48,7 +51,7 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let sections = sections(&settings.proxy, &sources)?;
     let section = &sections[0];
     let messages = Messages::new("proxy", settings.cluster.log_level);
-    let mut config = complete(section.settings, &settings.cluster, &messages)
+    let mut config = complete(section.settings, &settings.cluster, &messages, 0)
         .map_err(|failure| section.placed(&sources, failure))?;
     let listening = Listening::open(section.settings.metrics)?;
     let limits = (&mut config.connections_max, &mut config.tunnels_max);
@@ -58,6 +61,7 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let common = InForce::of(&settings.cluster);
     let mut reload = Reload { sources, common, messages: messages.clone(), running };
     let serving = begin_quietly(listening, move || reload.run())?;
+    answer_questions(&serving.board, &config);
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
     say_ready(&format!("proxy {}", place(&proxy, &config)));
@@ -66,13 +70,32 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration of one, whose lines become these messages.
-fn complete(settings: &Settings, cluster: &Cluster, messages: &Messages) -> Result<ProxyConfig, Failure> {
+/// The configuration of one, whose lines become these messages, and whose cache answers as server `number`.
+fn complete(
+    settings: &Settings,
+    cluster: &Cluster,
+    messages: &Messages,
+    number: usize,
+) -> Result<ProxyConfig, Failure> {
     let mut config = config(settings)?;
     config.peers = peers(settings, cluster)?;
+    let key = match &config.peers {
+        Some(peers) => Some(peers.key.clone()),
+        None if cluster.key_file.is_some() && config.cache_bytes.is_some() => {
+            Some(SharedKey::from(cluster_key(cluster)?))
+        }
+        None => None,
+    };
+    config.questions = Questions::new(key, u8::try_from(number).unwrap_or(u8::MAX));
     config.notices = notices(messages);
     config.service.notices = notices(messages);
     Ok(config)
+}
+
+/// What an operator asks of the cache is asked where the metrics are.
+fn answer_questions(board: &MetricsBoard, config: &ProxyConfig) {
+    let questions = config.questions.clone();
+    board.answer_questions(move |target| questions.ask(target));
 }
 
 /// Where clients connect, how, and to what.

@@ -11,7 +11,8 @@ mod words;
 use super::tracking::Told;
 use crate::client::fronts::Waiting;
 use scotfree_cache::{
-    Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
+    Asked, Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
+    WholeReads,
 };
 use scotfree_core::{
     BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId, SessionName,
@@ -567,6 +568,20 @@ impl ReadCache {
         }
         self.awaited.clear();
         self.rules.reset(Cause::Epoch);
+    }
+
+    /// What an operator is answered, as of this server.
+    pub fn answer(&mut self, now: Nanos, server: ServerIndex, asked: &Asked) -> String {
+        let mut text = asked.of_all(now, &WholeReads, std::iter::once((server, &mut self.rules)));
+        if matches!(asked, Asked::Why(..)) && !self.is_answering {
+            let is_untold = self.others.as_ref().is_some_and(|others| !others.is_told);
+            text.push_str(if is_untold {
+                "nothing is answered at present: the Redis does not tell what others write; the alarm says why\n"
+            } else {
+                "nothing is answered at present: the Redis is away, or not as it has to be; the alarm says why\n"
+            });
+        }
+        text
     }
 
     /// What it has counted and holds.

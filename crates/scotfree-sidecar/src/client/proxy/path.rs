@@ -3,6 +3,7 @@
 //! Invariant: what the queue says is carried out in the turn in which it says it; a server that is lost is waited for
 //! in another thread, and the log goes on.
 
+use super::asked::Questions;
 use super::cache::{question, said, touched, ReadCache, Words};
 use super::log::{LogName, ProxyLog};
 use super::starting::Starting;
@@ -173,6 +174,15 @@ impl ProxyPath {
     /// From now on no read is answered here: nobody is served any more.
     pub fn end_cache(&mut self) {
         self.cache = None;
+    }
+
+    /// Answers what an operator has asked of the cache.
+    pub fn answer(&mut self, questions: &Questions) {
+        let none = "this proxy has no cache; it has one if it is started with --cache SIZE";
+        questions.answer(|asked| match &mut self.cache {
+            Some(cache) => Ok(cache.known.answer(now_monotonic(), questions.server(), asked)),
+            None => Err(none.to_owned()),
+        });
     }
 
     /// Appends what the cache has counted and holds, if there is one.
