@@ -6,7 +6,7 @@ mod site;
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::process::{wait_until, Process};
 use scotfree_stage::resp::{Connection, Reply};
-use site::{call, get, Site, PATIENCE};
+use site::{as_user, call, get, Site, PATIENCE};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -27,13 +27,16 @@ struct Stand {
 impl Stand {
     /// None where there is no Redis.
     fn new(name: &str, redis: &[&str], proxy: &[&str]) -> Option<Stand> {
-        let site = Site::new(name)?;
+        Some(Stand::at(Site::new(name)?, redis, proxy))
+    }
+
+    fn at(site: Site, redis: &[&str], proxy: &[&str]) -> Stand {
         let metrics = free_address();
         let redis = site.redis(redis);
         let at = metrics.to_string();
         let words = ["--cache", "16M", "--cache-tracking", BOUND_WORD, "--metrics", &at];
         let proxy = site.proxy(&[&words, proxy].concat());
-        Some(Stand { site, redis, proxy, metrics })
+        Stand { site, redis, proxy, metrics }
     }
 
     fn value_of(&self, name: &str) -> f64 {
@@ -306,6 +309,19 @@ fn no_read_of_a_storm_is_older_than_what_was_answered_longer_than_the_bound_befo
     let hits = || stand.value_of("scotfree_cache_hits_total");
     assert!(wait_until(PATIENCE, || hits() > 0.0 && stand.value_of("scotfree_cache_told_total") > 100.0));
     eprintln!("{} hits, the oldest {} s", hits(), stand.value_of("scotfree_cache_stale_max_seconds"));
+}
+
+#[test]
+fn a_proxy_with_a_user_of_its_own_is_told_as_that_user() {
+    let Some(site) = Site::new("proxy-cache-others-user") else { return };
+    let proxy = as_user(&site, "scot", "secret");
+    let stand = Stand::at(site, &["--user", "scot", "on", ">secret", "+@all", "~*", "&*"], &proxy);
+    let (mut reader, mut direct) = (stand.site.connect(), stand.site.direct());
+    call(&mut direct, "SET k v");
+    assert_eq!(stand.warm(&mut reader, &mut direct, "k"), "v");
+    let list = call(&mut direct, "CLIENT LIST");
+    let teller = list.lines().find(|line| line.contains("name=scotfree-tracking ")).expect("it is there");
+    assert!(teller.contains(" user=scot "), "{teller}");
 }
 
 #[test]

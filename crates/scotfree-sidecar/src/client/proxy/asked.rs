@@ -18,13 +18,15 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 const QUESTIONS_MAX: usize = 16;
 
 type Answer = Result<String, String>;
+/// A question, and where its answer goes.
+type Waiting = (Asked, Sender<Answer>);
 
 /// The questions that wait. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
     key: Option<SharedKey>,
     number: u8,
-    waiting: Arc<Mutex<Vec<(Asked, Sender<Answer>)>>>,
+    waiting: Arc<Mutex<Vec<Waiting>>>,
 }
 
 impl Questions {
