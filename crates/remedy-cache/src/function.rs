@@ -3,12 +3,11 @@
 //! Invariant: nothing is decided here that the rules decide; here stands only what a packet is to them. Every packet
 //! comes by [`Function::before`] first, so that a lapse of the lease or another epoch is seen before what it changes.
 
-use crate::asked::Asked;
 use crate::elders::Elders;
 use crate::seen::Seen;
 use scotfree_cache::{
-    Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Names, Planted, Read,
-    Reply, ReplyTo, RequestName, Scope,
+    Asked, Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Names, PlainReads,
+    Planted, Read, Reply, ReplyTo, RequestName, Scope,
 };
 use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, SeqNum, ServerIndex};
 use scotfree_device::{
@@ -86,7 +85,7 @@ impl ReadCache {
         let language = &self.language;
         let caches =
             self.known.iter_mut().enumerate().map(|(at, known)| (ServerIndex(at as u8), &mut known.cache));
-        asked.of_all(now, language.as_ref(), caches)
+        asked.of_all(now, &PlainReads(language.as_ref()), caches)
     }
 
     fn why_off(&self) -> String {

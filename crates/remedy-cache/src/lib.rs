@@ -4,7 +4,6 @@
 //! scotfree-cache, and what they hold against.
 #![forbid(unsafe_code)]
 
-mod asked;
 mod elders;
 mod function;
 mod remedy;

@@ -8,6 +8,7 @@ mod cache;
 mod counters;
 mod fault;
 mod language;
+mod question;
 mod shelf;
 mod track;
 
@@ -17,4 +18,5 @@ pub use cache::{
 pub use counters::{CacheCounters, Missed, Refused};
 pub use fault::{CacheFault, Planted};
 pub use language::{Language, Names, ReadCommand, Redis, WholeRead, READS};
+pub use question::{Asked, Naming, PlainReads, WholeReads};
 pub use shelf::Slot;

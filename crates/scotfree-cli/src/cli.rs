@@ -134,7 +134,7 @@ Ends with 1 if a seed violates an invariant.")]
   scot classify                  all forms of all commands
   scot classify SET key value EX 10")]
     Classify(Classify),
-    /// Look at the cache of a device
+    /// Look at the cache of a device, or of a proxy
     #[command(subcommand)]
     Cache(Cache),
     /// Look into log files
@@ -274,20 +274,21 @@ pub struct SwitchArgs {
     pub settings: Switch,
 }
 
-/// A device's cache.
+/// A device's cache, or a proxy's.
 #[derive(Debug, Subcommand)]
 pub enum Cache {
     /// How many reads it has answered, and why it has passed the others on
     #[command(after_help = "Examples:
   scot cache stats                          of the device whose [switch] metrics scot.toml names
-  scot cache stats --metrics 127.0.0.1:9102 --json")]
+  scot cache stats --metrics 127.0.0.1:9102 --json
+  scot cache stats --metrics 127.0.0.1:9103 of a proxy that was started with --metrics 127.0.0.1:9103")]
     Stats(CacheStats),
     /// What it keeps, the newest first: key, bytes of the reply, how long it is answered yet
     #[command(after_help = "Examples:
   scot cache ls
   scot cache ls --limit 1000 --json")]
     Ls(CacheLs),
-    /// Why a GET of this key is answered by the device, or not
+    /// Why a GET of this key is answered on the way, or not
     #[command(after_help = "Examples:
   scot cache why user:1
   scot cache why user:1 --database 3")]
@@ -303,7 +304,7 @@ Nothing that is answered becomes wrong or right by it. Ends with 1 if nothing wa
 /// Flags of the cache's counts.
 #[derive(Debug, Args)]
 pub struct CacheStats {
-    /// Where the device answers /metrics, instead of the configuration's
+    /// Where the device, or the proxy, answers /metrics, instead of the configuration's
     #[arg(long, value_name = "IP:PORT", value_parser = crate::text::socket_address)]
     pub metrics: Option<SocketAddr>,
     /// Print what is counted as JSON
@@ -314,7 +315,7 @@ pub struct CacheStats {
 /// Whom a question goes to, and who asks.
 #[derive(Debug, Args)]
 pub struct CacheAsk {
-    /// Where the device answers /metrics, instead of the configuration's
+    /// Where the device, or the proxy, answers /metrics, instead of the configuration's
     #[arg(long, value_name = "IP:PORT", value_parser = crate::text::socket_address)]
     pub metrics: Option<SocketAddr>,
     /// The file with the cluster's secret, instead of the configuration's: keys are told to nobody else

@@ -5,7 +5,7 @@
 
 use crate::text::{
     socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, OptionSpec, ProxyName, Redis,
-    Size, TraceTarget, Word,
+    Size, Span, TraceTarget, Word,
 };
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
@@ -614,7 +614,7 @@ pub struct Proxy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_peers: Option<bool>,
     /// Keep up to so many bytes of replies that pass (64K or more), and answer reads by them without the Redis; off by
-    /// default. It needs --cache-only-writer
+    /// default. It needs --cache-only-writer or --cache-tracking
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Size>,
@@ -622,6 +622,11 @@ pub struct Proxy {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_only_writer: Option<bool>,
+    /// Let others write the Redis too: it tells the proxy of what they write, and no answer is older than that by more
+    /// than so long (1ms to 10s; 10ms if no time is given)
+    #[arg(long, num_args = 0..=1, default_missing_value = "10ms", value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_tracking: Option<Span>,
     /// Whether SET, SETEX and PSETEX are answered when the log holds them, before the Redis has seen them
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]

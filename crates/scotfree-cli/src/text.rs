@@ -2,7 +2,7 @@
 //!
 //! Invariant: each is written as it is read, and a wrong one is answered with what is allowed.
 
-use scotfree_core::{Tier, TierError};
+use scotfree_core::{Nanos, Tier, TierError};
 use scotfree_sidecar::redis::RedisAddress;
 use scotfree_stage::config::{is_plain_name, PLAIN_NAME_RULE};
 use scotfree_trace::{Endpoint, EndpointError};
@@ -156,6 +156,35 @@ impl fmt::Display for Size {
             Some((name, bytes)) => write!(f, "{}{name}", self.0 / bytes),
             None => write!(f, "{}", self.0),
         }
+    }
+}
+
+/// A time: `500us`, `5ms`, `1s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct Span(pub Nanos);
+as_text!(Span);
+
+const TIMES: [(&str, u64); 3] = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let spans = TIMES.iter().filter_map(|(unit, nanos)| {
+            let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            count.checked_mul(*nanos)
+        });
+        let wrong = || format!("`{text}` is no time; allowed are such as 500us, 5ms, 1s");
+        spans.map(|nanos| Span(Nanos(nanos))).next().ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = TIMES.iter().rev().find(|(_, nanos)| self.0 .0.is_multiple_of(*nanos));
+        let (unit, nanos) = whole.unwrap_or(&TIMES[0]);
+        write!(f, "{}{unit}", self.0 .0 / nanos)
     }
 }
 
@@ -430,6 +459,19 @@ mod tests {
 
     fn parse<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
         text.parse()
+    }
+
+    #[test]
+    fn times_have_a_unit_and_are_written_as_they_are_read() {
+        for (text, nanos) in [("500us", 500_000), ("5ms", 5_000_000), ("1s", 1_000_000_000)] {
+            let span: Span = text.parse().expect(text);
+            assert_eq!((span.0, span.to_string()), (Nanos(nanos), text.to_owned()));
+        }
+        assert_eq!("2000ms".parse::<Span>().map(|span| span.to_string()), Ok("2s".to_owned()));
+        for wrong in ["", "5", "ms", "-1ms", "5 ms", "5m", "99999999999999999999s", "18446744073710s"] {
+            let said = wrong.parse::<Span>().expect_err(wrong);
+            assert!(said.contains("500us, 5ms, 1s"), "{said}");
+        }
     }
 
     #[test]

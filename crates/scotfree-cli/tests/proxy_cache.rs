@@ -17,8 +17,16 @@ const STORM_WRITES: u64 = 1_500;
 const STORM_KEYS: usize = 3;
 const STORM_READERS: usize = 4;
 
+/// What is said of others who write.
+const NOBODY: &[&str] = &["--cache-only-writer"];
+const WHOEVER: &[&str] = &["--cache-tracking", "50ms"];
+
 fn with_cache(site: &Site, more: &[&str]) -> Process {
-    site.proxy(&[&["--cache", "16M", "--cache-only-writer"], more].concat())
+    with_others(site, NOBODY, more)
+}
+
+fn with_others(site: &Site, others: &[&str], more: &[&str]) -> Process {
+    site.proxy(&[&["--cache", "16M"], others, more].concat())
 }
 
 /// How many of these the Redis has executed.
@@ -145,10 +153,10 @@ const CHANGES: [(&str, &str); 42] = [
     ("SELECT 1;SET k w;SELECT 0", "v"),
 ];
 
-fn every_change_is_seen(mode: &str) {
-    let Some(site) = Site::new(&format!("proxy-cache-changes-{mode}")) else { return };
+fn every_change_is_seen(mode: &str, others: &[&str]) {
+    let Some(site) = Site::new(&format!("proxy-cache-changes-{mode}{}", others[0])) else { return };
     let _redis = site.redis(&[]);
-    let _proxy = with_cache(&site, &["--mode", mode]);
+    let _proxy = with_others(&site, others, &["--mode", mode]);
     let (mut writer, mut reader, mut direct) = (site.connect(), site.connect(), site.direct());
     for (lines, expected) in CHANGES {
         assert_eq!(call(&mut writer, "FLUSHALL"), "OK");
@@ -173,12 +181,17 @@ fn every_change_is_seen(mode: &str) {
 
 #[test]
 fn every_change_is_seen_at_once_where_the_redis_answers() {
-    every_change_is_seen("covered");
+    every_change_is_seen("covered", NOBODY);
+}
+
+#[test]
+fn every_change_is_seen_at_once_where_others_may_write_too() {
+    every_change_is_seen("early", WHOEVER);
 }
 
 #[test]
 fn every_change_is_seen_at_once_where_the_log_answers() {
-    every_change_is_seen("early");
+    every_change_is_seen("early", NOBODY);
 }
 
 #[test]
@@ -561,10 +574,19 @@ fn write_history(site: &Site, client: u64, begin: Instant) -> Vec<Seen> {
 
 #[test]
 fn some_order_explains_all_that_clients_see() {
-    let Some(site) = Site::new("proxy-cache-history") else { return };
+    some_order_explains_all(NOBODY);
+}
+
+#[test]
+fn some_order_explains_all_that_clients_see_where_others_may_write_and_do_not() {
+    some_order_explains_all(WHOEVER);
+}
+
+fn some_order_explains_all(others: &[&str]) {
+    let Some(site) = Site::new(&format!("proxy-cache-history{}", others[0])) else { return };
     let metrics = free_address();
     let _redis = site.redis(&["--appendfsync", "always"]);
-    let _proxy = with_cache(&site, &["--metrics", &metrics.to_string()]);
+    let _proxy = with_others(&site, others, &["--metrics", &metrics.to_string()]);
     let begin = Instant::now();
     let history: Vec<Seen> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..HISTORY_CLIENTS)

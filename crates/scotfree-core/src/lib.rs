@@ -8,6 +8,7 @@ mod count;
 mod durability;
 mod effect;
 mod fnv;
+mod hex;
 mod ids;
 mod machine;
 mod remedy;
@@ -18,6 +19,7 @@ pub use count::Count;
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
 pub use fnv::Fnv1a;
+pub use hex::{from_hex, to_hex};
 pub use ids::{
     BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId,
     SessionName, SlotIndex, SERVERS_MAX,

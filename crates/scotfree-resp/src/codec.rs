@@ -3,10 +3,12 @@
 //! Invariant: whatever the bytes and however they are cut into pieces, the same requests, replies and
 //! errors come out, memory stays below the limits, and nothing panics.
 
+mod frames;
 mod reply;
 mod request;
 mod value;
 
+pub use frames::Frames;
 pub use reply::{elements, is_error, text_of, Elements, ReplyDecoder, ReplyError, ReplyScanner};
 pub use request::{ProtocolError, RequestDecoder, RequestParser};
 pub use value::Reply;

@@ -9,6 +9,7 @@ use scotfree_core::Nanos;
 use scotfree_io::advice::after_listening;
 use scotfree_io::exposition::write_histogram;
 pub use scotfree_io::exposition::{DurationHistogram, Exemplar, Exemplars, Format};
+use scotfree_wire::questions::is_question;
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -146,12 +147,15 @@ impl Board {
 }
 
 type Writer = Box<dyn Fn(&mut MetricsText) + Send>;
+/// Answers a question by its target, or says why not.
+type Answerer = Box<dyn Fn(&str) -> Result<String, String> + Send>;
 
 struct Shared {
     board: Mutex<Board>,
     published: Condvar,
     /// What is not the loop's, written when somebody asks.
     others: Mutex<Vec<Writer>>,
+    answerer: Mutex<Option<Answerer>>,
 }
 
 /// Where a loop puts its metrics for the listener. Clones share one board.
@@ -172,6 +176,7 @@ impl Default for MetricsBoard {
             board: Mutex::new(board),
             published: Condvar::new(),
             others: Mutex::default(),
+            answerer: Mutex::default(),
         }))
     }
 }
@@ -211,6 +216,18 @@ impl MetricsBoard {
     /// every answer, in the listener's thread.
     pub fn add(&self, write: impl Fn(&mut MetricsText) + Send + 'static) {
         self.0.others.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(write));
+    }
+
+    /// An operator's questions ([`scotfree_wire::questions`]) are answered by `answer` from now on, which is given a
+    /// target, in the listener's thread: others wait meanwhile.
+    pub fn answer_questions(&self, answer: impl Fn(&str) -> Result<String, String> + Send + 'static) {
+        *self.0.answerer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(answer));
+    }
+
+    /// The answer to a question; none if nobody answers any.
+    fn ask(&self, target: &str) -> Option<Result<String, String>> {
+        let answerer = self.0.answerer.lock().unwrap_or_else(PoisonError::into_inner);
+        answerer.as_ref().map(|answer| answer(target))
     }
 
     /// Waits until the loop says that it serves, which may be never.
@@ -267,7 +284,26 @@ impl Boards {
                 None => ("200 OK", "serving\n".into()),
                 Some(why) => ("503 Service Unavailable", why + "\n"),
             },
-            _ => ("404 Not Found", "try /metrics or /healthz\n".into()),
+            _ => match is_question(target.as_bytes()).then(|| self.ask(target)).flatten() {
+                Some(Ok(answer)) => ("200 OK", answer),
+                Some(Err(why)) => ("403 Forbidden", why + "\n"),
+                None => ("404 Not Found", "try /metrics or /healthz\n".into()),
+            },
+        }
+    }
+
+    /// The answers of all that answer this question, or why the first one does not.
+    fn ask(&self, target: &str) -> Option<Result<String, String>> {
+        match self {
+            Boards::One(board) => board.ask(target),
+            Boards::Several { named, .. } => {
+                let answers = named.iter().filter_map(|(_, board)| board.ask(target));
+                answers.reduce(|first, next| match (first, next) {
+                    (Ok(first), Ok(next)) => Ok(first + &next),
+                    (Ok(answer), Err(_)) | (Err(_), Ok(answer)) => Ok(answer),
+                    (Err(why), Err(_)) => Err(why),
+                })
+            }
         }
     }
 
@@ -565,6 +601,23 @@ mod tests {
         assert!(health().starts_with("HTTP/1.1 503"));
         assert!(health().ends_with("\r\n\r\na: its server is away\nb: it was refused\n"));
         assert!(metrics().ends_with("x_total{loop=\"a\"} 1\n"), "{}", metrics());
+    }
+
+    #[test]
+    fn questions_are_answered_by_whoever_answers_any() {
+        let boards = [MetricsBoard::new(), MetricsBoard::new(), MetricsBoard::new()];
+        let named = ["a", "b", "c"].map(str::to_owned).into_iter().zip(boards.clone()).collect();
+        let listener =
+            MetricsListener::listen_to_several(any(), "loop", named).expect("there are free ports");
+        let get = || ask(&listener, "GET /functions/cache?x HTTP/1.1\r\n\r\n");
+        assert!(get().starts_with("HTTP/1.1 404"), "nobody does");
+        boards[2].answer_questions(|_| Err("it has none".to_owned()));
+        assert!(get().starts_with("HTTP/1.1 403") && get().ends_with("it has none\n"));
+        for board in &boards[..2] {
+            board.answer_questions(|target| Ok(format!("{target};")));
+        }
+        assert!(get().ends_with("\r\n\r\n/functions/cache?x;/functions/cache?x;"), "{}", get());
+        assert!(ask(&listener, "GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     }
 
     #[test]

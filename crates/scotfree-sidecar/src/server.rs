@@ -23,7 +23,7 @@ use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::tls;
 use asked::Asked;
-use connector::{Connector, NewStream};
+pub(crate) use connector::{Connector, NewStream};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
@@ -147,7 +147,7 @@ struct LanesWatched {
 pub struct RedisService {
     back: Back,
     redis: RedisServer,
-    connector: Connector,
+    connector: Connector<LaneId>,
     sockets: BTreeMap<LaneId, Socket>,
     generation_next: u64,
     lanes_watched: LanesWatched,

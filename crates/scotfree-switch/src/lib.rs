@@ -27,7 +27,6 @@ pub mod plane_user;
 #[cfg_attr(not(feature = "xdp"), path = "plane_xdp/left_out.rs")]
 mod plane_xdp;
 pub mod programs;
-pub mod questions;
 #[cfg(feature = "xdp")]
 pub mod sets;
 

@@ -4,10 +4,10 @@
 //! `REQUEST_BYTES_MAX` of each; at the first limit the oldest connection is closed, at the second the
 //! asker is told that the request is too long.
 
-use crate::questions::is_question;
 use scotfree_core::Nanos;
 use scotfree_io::exposition::Format;
 use scotfree_io::{Interest, Poller};
+use scotfree_wire::questions::is_question;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ pub trait Pages {
     fn health(&mut self) -> (bool, String);
     /// The text of `/events`: a line for each of the last packets that were sampled.
     fn events(&mut self) -> String;
-    /// The answer to a question to a function, by its target ([`crate::questions`]); or why there is none.
+    /// The answer to a question to a function, by its target ([`scotfree_wire::questions`]); or why there is none.
     fn ask(&mut self, target: &str) -> Result<String, String>;
 }
 

@@ -14,6 +14,7 @@ mod header;
 mod keys;
 pub mod layout;
 mod packet;
+pub mod questions;
 mod tail;
 
 pub use error::{WireError, WIRE_ERROR_COUNT};

@@ -54,14 +54,15 @@ impl Cache {
         Why { kept, missed, reads, writes, reads_min: self.limits.admit_reads, is_admitted: self.admits(at) }
     }
 
-    /// Forgets what is known of a key; whether anything was.
-    pub fn forget(&mut self, key_hash: KeyHash, key: &[u8]) -> bool {
+    /// Forgets what is known of a key, whatever reads it answers; whether anything was.
+    pub fn forget(&mut self, key_hash: KeyHash) -> bool {
         let at = self.bucket_of(key_hash);
-        let found = self.find(at, key_hash, key);
-        if let Some(slot) = found {
+        let mut was_known = false;
+        while let Some(slot) = self.find_where(at, |entry| entry.key_hash == key_hash) {
             self.drop_entry(slot);
+            was_known = true;
         }
-        found.is_some()
+        was_known
     }
 
     /// Forgets every value; how many there were. What is under way stays so.
@@ -193,7 +194,7 @@ mod tests {
     fn what_is_forgotten_is_asked_for_again() {
         let mut cache = filled(Nanos::MAX);
         assert_eq!(cache.listed(Nanos(0), 9).len(), 1);
-        assert!(cache.forget(KEY, OF) && !cache.forget(KEY, OF));
+        assert!(cache.forget(KEY) && !cache.forget(KEY));
         assert_eq!(cache.listed(Nanos(0), 9), []);
         let mut cache = filled(Nanos::MAX);
         assert_eq!((cache.forget_all(), cache.forget_all()), (1, 0));

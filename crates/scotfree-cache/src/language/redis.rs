@@ -124,6 +124,26 @@ impl WholeRead<'_> {
     /// of the protocol.
     pub const OF_GET: u8 = 0;
 
+    /// Appends the form of a GET of this key.
+    pub fn write_form_of_get(database: u16, key: &[u8], form: &mut Vec<u8>) {
+        form.push(WholeRead::OF_GET);
+        form.extend_from_slice(&database.to_le_bytes());
+        form.extend_from_slice(key);
+    }
+
+    /// Database and key of a form, and the command's name unless it is a GET's; none if it is no form.
+    pub fn shown(form: &[u8]) -> Option<(u16, &[u8], &str)> {
+        let (kind, rest) = form.split_first()?;
+        let (database, rest) = rest.split_first_chunk()?;
+        let database = u16::from_le_bytes(*database);
+        if *kind == WholeRead::OF_GET {
+            return Some((database, rest, ""));
+        }
+        let (name, rest) = part(rest)?;
+        let (key, _) = part(rest)?;
+        Some((database, key, std::str::from_utf8(name).ok()?))
+    }
+
     /// Every part says where it ends, so that no two commands have one form.
     fn write_form(&self, is_resp3: bool, further: &[&[u8]], form: &mut Vec<u8>) {
         let write = |part: &[u8], form: &mut Vec<u8>| {
@@ -134,6 +154,12 @@ impl WholeRead<'_> {
         form.extend_from_slice(&self.database.to_le_bytes());
         [self.command.name.as_bytes(), self.key].iter().chain(further).for_each(|part| write(part, form));
     }
+}
+
+/// The first part of a form, and what is behind it.
+fn part(form: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = form.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
 impl Language for Redis {

@@ -1,6 +1,6 @@
-//! The command `scot cache`: what a device's cache has answered, and why it has not; what it keeps.
+//! The command `scot cache`: what a device's cache, or a proxy's, has answered, and why it has not; what it keeps.
 //!
-//! Invariant: counts are what the device publishes anyway; keys are asked for under the cluster's secret.
+//! Invariant: counts are what the daemon publishes anyway; keys are asked for under the cluster's secret.
 
 use super::daemons::cluster_key;
 use crate::cli::{Cache, CacheAsk, CacheDrop, CacheLs, CacheStats};
@@ -8,9 +8,10 @@ use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::out;
 use crate::settings::Cluster;
+use scotfree_core::{from_hex, to_hex};
 use scotfree_io::now_realtime;
 use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
-use scotfree_switch::questions::{hexadecimal, target};
+use scotfree_wire::questions::target;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +24,7 @@ pub fn run(command: &Cache, sources: &Sources) -> Result<(), Failure> {
         Cache::Stats(flags) => stats(flags, sources),
         Cache::Ls(flags) => list(flags, sources),
         Cache::Why(flags) => {
-            let question = format!("why {} {}", flags.database, hexadecimal(flags.key.as_bytes()));
+            let question = format!("why {} {}", flags.database, to_hex(flags.key.as_bytes()));
             out::line(format_args!("{}", ask(&flags.ask, sources, &question)?.trim_end()));
             Ok(())
         }
@@ -51,7 +52,7 @@ fn list(flags: &CacheLs, sources: &Sources) -> Result<(), Failure> {
 
 fn forget(flags: &CacheDrop, sources: &Sources) -> Result<(), Failure> {
     let question = match &flags.key {
-        Some(key) => format!("drop {} {}", flags.database, hexadecimal(key.as_bytes())),
+        Some(key) => format!("drop {} {}", flags.database, to_hex(key.as_bytes())),
         None => "drop all".to_owned(),
     };
     let answer = ask(&flags.ask, sources, &question)?;
@@ -72,9 +73,9 @@ fn ask(flags: &CacheAsk, sources: &Sources, question: &str) -> Result<String, Fa
     match answer {
         (200, body) => Ok(body),
         (404, _) => Err(Failure::environment(format!(
-            "the daemon at {address} answers no questions: it is no device, or older than this command"
+            "the daemon at {address} answers no questions: it is neither device nor proxy, or older than this command"
         ))),
-        (_, why) => Err(Failure::environment(format!("the device at {address} says: {}", why.trim_end()))),
+        (_, why) => Err(Failure::environment(format!("the daemon at {address} says: {}", why.trim_end()))),
     }
 }
 
@@ -87,31 +88,34 @@ struct Listed {
     bytes: u64,
     left_ms: Option<u64>,
     is_pending: bool,
+    /// Which command's reply it is, if it is not a plain read's.
+    command: Option<String>,
 }
 
 impl Listed {
     fn read(line: &str) -> Option<Listed> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [server, database, key, bytes, left, state] = words[..] else { return None };
-        let byte = |at| u8::from_str_radix(key.get(at..at + 2)?, 16).ok();
+        let (said, command) = words.split_at_checked(6)?;
+        let &[server, database, key, bytes, left, state] = said else { return None };
         Some(Listed {
             server: server.parse().ok()?,
             database: database.parse().ok()?,
-            key: (0..key.len()).step_by(2).map(byte).collect::<Option<_>>()?,
+            key: from_hex(key)?,
             bytes: bytes.parse().ok()?,
             left_ms: if left == "-" { None } else { Some(left.parse().ok()?) },
             is_pending: state == "pending",
+            command: command.first().map(|command| (*command).to_owned()),
         })
     }
 
     fn json(&self) -> serde_json::Value {
         let (name, key) = match std::str::from_utf8(&self.key) {
             Ok(text) => ("key", text.to_owned()),
-            Err(_) => ("key_hex", hexadecimal(&self.key)),
+            Err(_) => ("key_hex", to_hex(&self.key)),
         };
         serde_json::json!({
             "server": self.server, "database": self.database, name: key, "bytes": self.bytes,
-            "left_ms": self.left_ms, "pending": self.is_pending,
+            "left_ms": self.left_ms, "pending": self.is_pending, "command": self.command,
         })
     }
 
@@ -122,7 +126,8 @@ impl Listed {
         let pending = if self.is_pending { ", not stable yet" } else { "" };
         // What a terminal would take for commands is shown, not sent.
         let key = self.key.escape_ascii();
-        format!("{key}{of}: {} bytes, {left}{pending}", self.bytes)
+        let command = self.command.as_ref().map_or_else(String::new, |command| format!("{command} "));
+        format!("{command}{key}{of}: {} bytes, {left}{pending}", self.bytes)
     }
 }
 
@@ -136,7 +141,7 @@ fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
     if counts.is_empty() {
         return Err(Failure::environment(format!(
             "the daemon at {address} has no cache; a device has one that was started with --function cache --function \
-             persist (functions in [switch])"
+             persist (functions in [switch]), a proxy one that was started with --cache SIZE"
         )));
     }
     if flags.json {
@@ -150,12 +155,14 @@ fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the device publishes what it counts.
+/// Where the device publishes what it counts, or, where the configuration has none, the proxy.
 fn address(given: Option<SocketAddr>, sources: &Sources) -> Result<SocketAddr, Failure> {
-    match given {
-        Some(address) => Ok(address),
-        None => required(sources.read()?.switch.metrics.as_ref(), "switch", "metrics"),
+    if let Some(address) = given {
+        return Ok(address);
     }
+    let settings = sources.read()?;
+    let of_proxy = settings.proxy.all().iter().find_map(|proxy| proxy.metrics);
+    required(settings.switch.metrics.or(of_proxy).as_ref(), "switch", "metrics")
 }
 
 fn in_words(counts: &Counts) -> String {
@@ -219,6 +226,8 @@ mod tests {
             (listed.json()["key_hex"].as_str(), listed.json()["left_ms"].as_u64()),
             (Some("ff"), Some(250))
         );
+        let listed = Listed::read("0 0 6b 12 - persisted HGETALL").expect("a line");
+        assert_eq!(listed.in_words(), "HGETALL k: 12 bytes, until it is written");
         for wrong in ["", "0 0 6 12 - persisted", "0 0 6b 12 -"] {
             assert_eq!(Listed::read(wrong), None, "{wrong}");
         }

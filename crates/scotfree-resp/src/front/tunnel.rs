@@ -11,8 +11,8 @@ use super::pending::Hook;
 use super::{ClientFront, Closing, FrontAction, FrontRequest, ReplyMode, Waits};
 use crate::classes::{classify, keeps_in_value, key_hash, keys, lookup, Class, Flags};
 use crate::codec::{
-    drop_room, elements, error_reply, is_error, parse_integer, text_of, write_command, write_words, Args,
-    Command, Limits, ReplyError, ReplyScanner, KEPT_BYTES_MAX,
+    elements, error_reply, is_error, parse_integer, text_of, write_command, write_words, Args, Command,
+    Frames,
 };
 use crate::description::NameBuffer;
 use crate::guard;
@@ -876,47 +876,6 @@ fn parts(frame: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     parts
-}
-
-/// Everything that a server sends on one connection, message by message.
-#[derive(Debug, Default)]
-struct Frames {
-    buffer: Vec<u8>,
-    start: usize,
-    /// How many bytes were given out last.
-    given: usize,
-    scanner: ReplyScanner,
-    /// The first one is a push.
-    is_push: bool,
-}
-
-impl Frames {
-    fn push(&mut self, bytes: &[u8]) {
-        self.start += std::mem::take(&mut self.given);
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        drop_room(&mut self.buffer, KEPT_BYTES_MAX);
-        self.buffer.extend_from_slice(bytes);
-    }
-
-    fn pop(&mut self) -> Result<Option<&[u8]>, ReplyError> {
-        self.start += std::mem::take(&mut self.given);
-        // What MONITOR tells is one line.
-        let limits = Limits { line_bytes_max: Limits::default().reply_bytes_max, ..Limits::default() };
-        // A push counts for no reply and would be whole only with the next one; as an array it is one.
-        if self.buffer.get(self.start) == Some(&b'>') {
-            (self.is_push, self.buffer[self.start]) = (true, b'*');
-        }
-        let Some(length) = self.scanner.advance(&self.buffer[self.start..], &limits)? else {
-            return Ok(None);
-        };
-        if std::mem::take(&mut self.is_push) {
-            self.buffer[self.start] = b'>';
-        }
-        self.scanner.reset();
-        self.given = length;
-        Ok(Some(&self.buffer[self.start..self.start + length]))
-    }
 }
 
 #[cfg(test)]

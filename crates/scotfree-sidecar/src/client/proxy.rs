@@ -2,6 +2,7 @@
 //!
 //! Invariant: nobody is served before everything that the log holds and the server does not is executed there.
 
+mod asked;
 mod cache;
 mod certificates;
 mod log;
@@ -10,6 +11,7 @@ mod path;
 mod peers;
 mod refused;
 mod starting;
+mod tracking;
 mod watching;
 
 use super::connections::Connections;
@@ -23,6 +25,7 @@ use crate::notices::Notices;
 use crate::server::{
     say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, CANNOT_SYNC, RETRY_INTERVAL,
 };
+pub use asked::Questions;
 pub use cache::BYTES_MIN as CACHE_BYTES_MIN;
 use certificates::Certificates;
 pub use log::LogError;
@@ -45,6 +48,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use tracking::Link;
 use watching::{Manner, Watching};
 
 /// The largest command that is logged; a larger one is answered when the server's storage holds it.
@@ -87,8 +91,12 @@ pub struct ProxyConfig {
     /// Where it is said that a server which is not there at the start is waited for; if nowhere, that ends the start.
     pub waits_for_server: Option<Notices>,
     /// Up to how many bytes of values are kept, for reads to be answered without the server; none are if not given.
-    /// Nobody but this proxy may write the server.
     pub cache_bytes: Option<u64>,
+    /// By how much these answers may be older than what others have written past this proxy; if not given, nobody but
+    /// this proxy may write the server.
+    pub cache_tracking: Option<Nanos>,
+    /// By which an operator asks what the cache knows.
+    pub questions: Questions,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -121,6 +129,8 @@ impl ProxyConfig {
             without_peers: false,
             waits_for_server: None,
             cache_bytes: None,
+            cache_tracking: None,
+            questions: Questions::default(),
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -184,6 +194,7 @@ pub struct Proxy {
     watching: Watching,
     service: RedisServiceConfig,
     notices: Notices,
+    questions: Questions,
     describe_at: Nanos,
     log_trouble_said: bool,
     certificates: Certificates,
@@ -278,7 +289,8 @@ impl Proxy {
         path.settles = false;
         begin_peers(config, &mut path)?;
         if let Some(bytes) = config.cache_bytes {
-            path.begin_cache(bytes);
+            let link = config.cache_tracking.map(|bound| Link::new(bound, &config.service)).transpose()?;
+            path.begin_cache(bytes, link);
             config
                 .notices
                 .say(&format!("reads of what passes are answered here, from {bytes} bytes at most"));
@@ -305,6 +317,7 @@ impl Proxy {
             watching,
             service,
             notices: config.notices.clone(),
+            questions: config.questions.clone(),
             describe_at: Nanos(0),
             log_trouble_said: false,
             certificates: certificates.clone(),
@@ -470,6 +483,7 @@ impl Proxy {
         }
         self.service.says_early.store(self.connections.fronts.may_answer_early(), Ordering::Relaxed);
         self.say_replayed();
+        self.path.answer(&self.questions);
         self.certificates.look(unix_s(), &self.notices);
         self.listen_to_server(now);
         self.path.log.look();
@@ -540,6 +554,7 @@ impl Proxy {
         let unanswered = self.connections.fronts.outstanding();
         let after = self.drain_until.map_or(Nanos(0), |until| self.drain_ns_max.since(until.since(now)));
         self.connections.close_all();
+        self.path.end_cache();
         if unanswered > 0 {
             let given_up = given_up(unanswered, after);
             self.notices.alarm(&format!(
@@ -655,9 +670,7 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
         text.counter(&format!("scotfree_proxy_{name}"), help, value);
     }
     path.log.write_metrics(text);
-    if let Some(cache) = path.cache() {
-        cache.write_metrics(text);
-    }
+    path.write_cache_metrics(text);
 }
 
 /// Whether a server that was served is waited for: it is away, or somebody can have it serve again.

@@ -7,45 +7,44 @@
 use crate::redis::RedisServer;
 use crate::stream::Stream;
 use scotfree_io::Waker;
-use scotfree_resp::back::LaneId;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 
-/// A lane, and what came of connecting it.
-pub(super) type Connected = (LaneId, io::Result<NewStream>);
+/// A wish, and what came of it.
+pub(crate) type Connected<W> = (W, io::Result<NewStream>);
 
 /// A connection, and the password that it has to give if that was read again.
-pub(super) struct NewStream {
+pub(crate) struct NewStream {
     pub stream: Stream,
     pub password: Option<String>,
 }
 
-/// A thread that connects on demand.
-pub(super) struct Connector {
-    wishes: Sender<LaneId>,
-    results: Receiver<Connected>,
+/// A thread that connects on demand; `W` tells wishes apart.
+pub(crate) struct Connector<W> {
+    wishes: Sender<W>,
+    results: Receiver<Connected<W>>,
     waker: Arc<Waker>,
     /// How many wishes are not answered.
     open: usize,
 }
 
-impl Connector {
+impl<W: Send + 'static> Connector<W> {
     /// Starts the thread, which reads the password by `read_password`.
     pub fn start(
         server: RedisServer,
         read_password: impl Fn() -> Option<String> + Send + 'static,
-    ) -> io::Result<Connector> {
+    ) -> io::Result<Connector<W>> {
         let (wishes, wished) = channel();
         let (answers, results) = channel();
         let waker = Arc::new(Waker::new()?);
         let wakes = Arc::clone(&waker);
         let work = move || {
-            while let Ok(lane) = wished.recv() {
+            while let Ok(wish) = wished.recv() {
                 let stream = server.connect();
                 let connected = stream.map(|stream| NewStream { stream, password: read_password() });
-                if answers.send((lane, connected)).is_err() {
+                if answers.send((wish, connected)).is_err() {
                     break;
                 }
                 wakes.wake();
@@ -56,14 +55,14 @@ impl Connector {
     }
 
     /// Asks for a connection.
-    pub fn connect(&mut self, lane: LaneId) {
+    pub fn connect(&mut self, wish: W) {
         // The thread ends only with us, so somebody listens.
-        let _ = self.wishes.send(lane);
+        let _ = self.wishes.send(wish);
         self.open += 1;
     }
 
     /// What came of a wish, if one is dealt with.
-    pub fn result(&mut self) -> Option<Connected> {
+    pub fn result(&mut self) -> Option<Connected<W>> {
         if self.open == 0 {
             return None;
         }

@@ -20,8 +20,11 @@ use crate::text::LogProcessor;
 use reload::{Reload, Running};
 use scotfree_core::Nanos;
 use scotfree_io::disk::interrupt;
+use scotfree_rpc::metrics::MetricsBoard;
 use scotfree_rpc::SharedKey;
-use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, CACHE_BYTES_MIN, PEERS_MAX};
+use scotfree_sidecar::client::proxy::{
+    PeersConfig, Proxy, ProxyConfig, Questions, CACHE_BYTES_MIN, PEERS_MAX,
+};
 use scotfree_sidecar::client::ListenerConfig;
 use scotfree_sidecar::redis::{RedisAddress, RedisServer};
 use scotfree_sidecar::server::{PasswordSource, RedisServiceConfig};
@@ -29,6 +32,7 @@ use scotfree_sidecar::tls::{AcceptFiles, ConnectFiles, IdentityFiles, TlsAccepto
 use sections::sections;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
 /// With peers the file holds no records.
 const LOG_BYTES_WITH_PEERS: u64 = 18 << 20;
@@ -47,7 +51,7 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let sections = sections(&settings.proxy, &sources)?;
     let section = &sections[0];
     let messages = Messages::new("proxy", settings.cluster.log_level);
-    let mut config = complete(section.settings, &settings.cluster, &messages)
+    let mut config = complete(section.settings, &settings.cluster, &messages, 0)
         .map_err(|failure| section.placed(&sources, failure))?;
     let listening = Listening::open(section.settings.metrics)?;
     let limits = (&mut config.connections_max, &mut config.tunnels_max);
@@ -57,6 +61,7 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let common = InForce::of(&settings.cluster);
     let mut reload = Reload { sources, common, messages: messages.clone(), running };
     let serving = begin_quietly(listening, move || reload.run())?;
+    answer_questions(&serving.board, &config);
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
     say_ready(&format!("proxy {}", place(&proxy, &config)));
@@ -65,13 +70,32 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration of one, whose lines become these messages.
-fn complete(settings: &Settings, cluster: &Cluster, messages: &Messages) -> Result<ProxyConfig, Failure> {
+/// The configuration of one, whose lines become these messages, and whose cache answers as server `number`.
+fn complete(
+    settings: &Settings,
+    cluster: &Cluster,
+    messages: &Messages,
+    number: usize,
+) -> Result<ProxyConfig, Failure> {
     let mut config = config(settings)?;
     config.peers = peers(settings, cluster)?;
+    let key = match &config.peers {
+        Some(peers) => Some(peers.key.clone()),
+        None if cluster.key_file.is_some() && config.cache_bytes.is_some() => {
+            Some(SharedKey::from(cluster_key(cluster)?))
+        }
+        None => None,
+    };
+    config.questions = Questions::new(key, u8::try_from(number).unwrap_or(u8::MAX));
     config.notices = notices(messages);
     config.service.notices = notices(messages);
     Ok(config)
+}
+
+/// What an operator asks of the cache is asked where the metrics are.
+fn answer_questions(board: &MetricsBoard, config: &ProxyConfig) {
+    let questions = config.questions.clone();
+    board.answer_questions(move |target| questions.ask(target));
 }
 
 /// Where clients connect, how, and to what.
@@ -184,6 +208,7 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
         LogProcessor::Number(number) => Some(number),
     };
     config.cache_bytes = cache_bytes(settings)?;
+    config.cache_tracking = cache_tracking(settings)?;
     config.without_peers = settings.without_peers.unwrap_or(false);
     config.accept_server = settings.accept_server.unwrap_or(false);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
@@ -198,27 +223,51 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     Ok(config)
 }
 
-/// How much is kept of values. Redis cannot forbid others to write, nor say in time that they have: somebody vouches.
+/// By how much answers may be older than what others have written.
+const TRACKING_TIMES: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(10);
+
+/// How much is kept of values. Redis cannot forbid others to write: somebody vouches that they do not, or is content
+/// with what it tells of them.
 fn cache_bytes(settings: &Settings) -> Result<Option<u64>, Failure> {
-    let vouches = settings.cache_only_writer.unwrap_or(false);
+    let of_others = match (settings.cache_only_writer.unwrap_or(false), settings.cache_tracking.is_some()) {
+        (true, true) => {
+            return Err(Failure::usage(
+                "[proxy] cache_only_writer and cache_tracking: by the one nobody else writes this Redis, by the other others \
+                 may; leave one out"
+                    .to_owned(),
+            ))
+        }
+        (true, false) => "cache_only_writer",
+        (false, true) => "cache_tracking",
+        (false, false) => "",
+    };
     match settings.cache {
-        None if vouches => Err(Failure::usage(
-            "[proxy] cache_only_writer: it says of what others do to a cache, and there is none; add --cache SIZE, such as \
-             64M, or leave it out"
-                .to_owned(),
-        )),
-        None => Ok(None),
+        None if of_others.is_empty() => Ok(None),
+        None => Err(Failure::usage(format!(
+            "[proxy] {of_others}: it says of what others do to a cache, and there is none; add --cache SIZE, such as 64M, or \
+             leave it out"
+        ))),
         Some(size) if size.0 < CACHE_BYTES_MIN => Err(Failure::usage(format!(
             "[proxy] cache: {} bytes hold next to nothing; give 64K or more, such as 64M",
             size.0
         ))),
-        Some(_) if !vouches => Err(Failure::usage(
+        Some(_) if of_others.is_empty() => Err(Failure::usage(
             "[proxy] cache: reads that are answered here would miss what others write at the Redis itself, and Redis cannot \
              forbid it. If nobody writes it but through this proxy, say so: --cache-only-writer ([proxy] \
-             cache_only_writer = true); otherwise leave --cache out"
+             cache_only_writer = true). If others do, and an answer may be older than what they have written by a known \
+             time: --cache-tracking 10ms ([proxy] cache_tracking). Otherwise leave --cache out"
                 .to_owned(),
         )),
         Some(size) => Ok(Some(size.0)),
+    }
+}
+
+fn cache_tracking(settings: &Settings) -> Result<Option<Nanos>, Failure> {
+    match settings.cache_tracking {
+        Some(span) if !TRACKING_TIMES.contains(&span.0) => Err(Failure::usage(format!(
+            "[proxy] cache_tracking: {span} is not between 1ms and 10s; 10ms is a good beginning"
+        ))),
+        given => Ok(given.map(|span| span.0)),
     }
 }
 
@@ -325,6 +374,22 @@ mod tests {
         }
     }
 
+    fn cached() -> Settings {
+        Settings { cache: "64M".parse().ok(), ..proxy() }
+    }
+
+    fn vouched() -> Settings {
+        Settings { cache_only_writer: Some(true), ..cached() }
+    }
+
+    #[test]
+    fn others_may_write_beside_a_cache_if_answers_may_be_older_by_a_known_time() {
+        let tracking = |settings: &Settings| config(settings).expect("it can be used").cache_tracking;
+        assert_eq!(tracking(&vouched()), None);
+        let settings = Settings { cache_tracking: "5ms".parse().ok(), ..cached() };
+        assert_eq!(tracking(&settings), Some(Nanos::from_millis(5)));
+    }
+
     #[test]
     fn dead_letters_do_not_go_into_the_log() {
         let settings = |name: &str| Settings { dead_letters: Some(name.into()), ..proxy() };
@@ -369,6 +434,9 @@ mod tests {
             (Settings { redis_user: Some("u".into()), ..proxy() }, "redis_password_file"),
             (Settings { cache: "64M".parse().ok(), ..proxy() }, "--cache-only-writer"),
             (Settings { cache_only_writer: Some(true), ..proxy() }, "--cache SIZE"),
+            (Settings { cache_tracking: "5ms".parse().ok(), ..proxy() }, "--cache SIZE"),
+            (Settings { cache_tracking: "5ms".parse().ok(), ..vouched() }, "leave one out"),
+            (Settings { cache_tracking: "1us".parse().ok(), ..cached() }, "between 1ms and 10s"),
             (Settings { cache: "1K".parse().ok(), cache_only_writer: Some(true), ..proxy() }, "64K or more"),
         ] {
             let one = Proxies::One(Box::new(settings));

@@ -1,22 +1,25 @@
 //! Reads that the proxy answers without the Redis: the rules of scotfree-cache over the one order of places.
 //!
 //! Invariant: what is answered is what the Redis would answer at the read's place, if nobody writes it but through this
-//! proxy (docs/design/cache.md, "In the proxy", has the rules P1 to P8).
+//! proxy; where others may, what it would have answered no longer than the bound before (docs/design/cache.md, "In the
+//! proxy", has the rules P1 to P10).
 
 #[cfg(test)]
 mod tests;
 mod words;
 
+use super::tracking::Told;
 use crate::client::fronts::Waiting;
 use scotfree_cache::{
-    Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
+    Asked, Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
+    WholeReads,
 };
 use scotfree_core::{
     BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId, SessionName,
 };
 use scotfree_resp::front::PassedBy;
-use scotfree_rpc::metrics::{MetricKind, MetricsText};
-use std::collections::{BTreeMap, VecDeque};
+use scotfree_rpc::metrics::{DurationHistogram, MetricKind, MetricsText};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) use words::{question, said, touched, Words};
 
 /// How long a write through a tunnel whose client is gone is taken to be under way: the Redis may have received it.
@@ -39,10 +42,14 @@ const PASSING_BY: SessionName = SessionName { server: ServerIndex(0), id: Sessio
 
 /// And what waits past the order.
 const WAITING: SessionName = SessionName { server: ServerIndex(0), id: SessionId(2) };
+/// And what the Redis tells of.
+const TOLD: SessionName = SessionName { server: ServerIndex(0), id: SessionId(3) };
 
 /// What tells a read from all others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
+    /// The number of its database.
+    pub database: u16,
     /// That of the key alone: whatever changes the key, changes what all its reads are answered.
     pub hash: KeyHash,
     /// The command, whole.
@@ -124,17 +131,69 @@ pub(super) enum Fault {
     StaleGetAlone,
     /// P6: what blocks is not noticed.
     IgnoreWaiting,
+    /// P10: what is known is served although the Redis may not have told of what others have written.
+    ServeUntold,
+    /// P10: what the Redis tells is not noticed.
+    IgnoreTold,
+    /// P10: what was known outlives the loss of who tells.
+    KeepUntold,
 }
 
 #[cfg(test)]
 type Faulty = Option<Fault>;
 
+/// What is known of others who write past this proxy (P10).
+#[derive(Debug)]
+struct Others {
+    /// For how long what is answered may have been another already.
+    bound: Nanos,
+    /// The Redis tells of all writes.
+    is_told: bool,
+    /// It has told of all that was executed before this time.
+    told_until: Option<Nanos>,
+    /// How often it has told of something.
+    told: u64,
+    /// In which databases something is read: the Redis names keys without.
+    databases: BTreeSet<u16>,
+    /// How long before each answer that time was.
+    ages: DurationHistogram,
+    age_max: Nanos,
+}
+
+impl Others {
+    /// For how long others may have written what has not been told; none if that is not known.
+    fn age(&self, now: Nanos) -> Option<Nanos> {
+        self.told_until.filter(|_| self.is_told).map(|until| now.since(until))
+    }
+
+    fn note_hit(&mut self, now: Nanos) {
+        if let Some(age) = self.age(now) {
+            self.ages.record(age);
+            self.age_max = self.age_max.max(age);
+        }
+    }
+
+    fn write_metrics(&self, text: &mut MetricsText) {
+        let seconds = |time: Nanos| time.0 as f64 / 1e9;
+        let help = "By how much an answer may be older than what others have written, at most";
+        text.gauge("scotfree_cache_stale_bound_seconds", help, seconds(self.bound));
+        let help = "By how much the oldest answer may have been older than what others had written";
+        text.gauge("scotfree_cache_stale_max_seconds", help, seconds(self.age_max));
+        let name = "scotfree_cache_stale_seconds";
+        let help = "By how much each answer may have been older than what others had written, at most";
+        text.family(MetricKind::Histogram, name, help);
+        text.histogram(name, &[], &self.ages, None);
+    }
+}
+
 /// What the proxy knows of values.
 #[derive(Debug)]
 pub(super) struct ReadCache {
     rules: Cache,
-    /// The Redis is there and is what it was.
+    /// The Redis is there and is what it was, and tells what it is to tell.
     is_answering: bool,
+    /// If others may write.
+    others: Option<Others>,
     now: Nanos,
     /// By their places.
     awaited: BTreeMap<u64, Awaited>,
@@ -167,6 +226,7 @@ impl ReadCache {
             value_bytes_max: limits.value_bytes_max,
             rules: Cache::new(limits, planted),
             is_answering: true,
+            others: None,
             now: Nanos(0),
             awaited: BTreeMap::new(),
             doubts: vec![0; DOUBTS].into_boxed_slice(),
@@ -182,11 +242,35 @@ impl ReadCache {
         }
     }
 
+    /// Others may write past this proxy: what is answered may be older than what is there by so much.
+    pub fn allow_others(&mut self, bound: Nanos) {
+        self.is_answering = false;
+        self.others = Some(Others {
+            bound,
+            is_told: false,
+            told_until: None,
+            told: 0,
+            databases: BTreeSet::new(),
+            ages: DurationHistogram::default(),
+            age_max: Nanos(0),
+        });
+    }
+
+    /// What time it is; if others may write, no read may be looked up by an earlier one.
+    pub fn know_time(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
     /// What a read that is given its place now is answered, if that is known.
     pub fn look(&mut self, key: Key<'_>) -> Option<&[u8]> {
         let read = self.read(SeqNum(0), key, None);
         match self.rules.on_read(self.now, &read) {
-            Look::Hit(slot) => Some(self.rules.value(slot)),
+            Look::Hit(slot) => {
+                if let Some(others) = &mut self.others {
+                    others.note_hit(self.now);
+                }
+                Some(self.rules.value(slot))
+            }
             // P4.
             Look::Unsure(_) => {
                 self.rules.on_unsure();
@@ -194,6 +278,15 @@ impl ReadCache {
             }
             Look::Miss(_) => None,
         }
+    }
+
+    /// Whether the Redis has told, not too long ago, of what others had written (P10).
+    fn is_told(&self) -> bool {
+        #[cfg(test)]
+        if self.fault == Some(Fault::ServeUntold) {
+            return true;
+        }
+        self.others.as_ref().is_none_or(|others| others.age(self.now).is_some_and(|age| age <= others.bound))
     }
 
     /// A read as the rules know it: one of its key, whatever it asks.
@@ -210,7 +303,7 @@ impl ReadCache {
             key_hash,
             key: key.bytes,
             barrier,
-            answerable: self.is_answering,
+            answerable: self.is_answering && self.is_told(),
             // The front puts answers in their order.
             has_elders: false,
         }
@@ -220,6 +313,9 @@ impl ReadCache {
     /// from the next place, whether its key has a time to live.
     pub fn passed(&mut self, place: SeqNum, key: Key<'_>, first: SeqNum) -> bool {
         self.forget_before(first);
+        if let Some(others) = &mut self.others {
+            others.databases.insert(key.database);
+        }
         let read = self.read(place, key, Some(order(place)));
         self.rules.on_read_passed(self.now, &read, first);
         if !self.is_answering || !self.rules.awaits(read.name) {
@@ -356,6 +452,45 @@ impl ReadCache {
         }
     }
 
+    /// The Redis has told something of what is written, by whomever (P10).
+    pub fn on_told(&mut self, told: Told<'_>) {
+        let Some(others) = &mut self.others else { return };
+        match told {
+            Told::Begun => others.is_told = true,
+            Told::Until(time) => others.told_until = Some(time),
+            Told::Lost => {
+                (others.is_told, others.told_until) = (false, None);
+                self.set_answering(self.is_answering);
+            }
+            Told::Everything => self.written_by_others(&Scope::All),
+            Told::Key(key) => {
+                let hashes: Vec<KeyHash> =
+                    others.databases.iter().map(|database| KeyHash::of(*database, key)).collect();
+                if let Some((first, further)) = hashes.split_first() {
+                    self.written_by_others(&Scope::Keys(*first, further));
+                }
+            }
+        }
+    }
+
+    /// To the rules it is a write past the order that is over when it is heard of: only what is placed from now on fills.
+    fn written_by_others(&mut self, scope: &Scope<'_>) {
+        #[cfg(test)]
+        if self.fault == Some(Fault::IgnoreTold) {
+            return;
+        }
+        let Some(others) = &mut self.others else { return };
+        others.told += 1;
+        let name = (TOLD, SeqNum(others.told));
+        if let Scope::Keys(first, further) = *scope {
+            for hash in std::iter::once(&first).chain(further) {
+                self.doubts[doubt_of(*hash)] = 0;
+            }
+        }
+        self.rules.on_unlogged(name, scope);
+        self.rules.on_reply(self.now, name, &Reply::Passing);
+    }
+
     /// What has gone past the order so far, and how much of it nobody will answer (P6).
     pub fn know_passing(&mut self, now: Nanos, (passed_by, orphaned): (PassedBy, u64)) {
         self.now = now;
@@ -412,7 +547,13 @@ impl ReadCache {
     /// Whether the Redis is there and does what it has to. While it does not, nothing is answered, and of what was
     /// known nothing is afterwards (P7).
     pub fn set_answering(&mut self, is_answering: bool) {
+        let is_answering = is_answering && self.others.as_ref().is_none_or(|others| others.is_told);
         let was_answering = std::mem::replace(&mut self.is_answering, is_answering);
+        #[cfg(test)]
+        if self.fault == Some(Fault::KeepUntold) && self.others.as_ref().is_some_and(|others| !others.is_told)
+        {
+            return;
+        }
         if was_answering && !is_answering {
             self.forget();
         }
@@ -429,6 +570,20 @@ impl ReadCache {
         self.rules.reset(Cause::Epoch);
     }
 
+    /// What an operator is answered, as of this server.
+    pub fn answer(&mut self, now: Nanos, server: ServerIndex, asked: &Asked) -> String {
+        let mut text = asked.of_all(now, &WholeReads, std::iter::once((server, &mut self.rules)));
+        if matches!(asked, Asked::Why(..)) && !self.is_answering {
+            let is_untold = self.others.as_ref().is_some_and(|others| !others.is_told);
+            text.push_str(if is_untold {
+                "nothing is answered at present: the Redis does not tell what others write; the alarm says why\n"
+            } else {
+                "nothing is answered at present: the Redis is away, or not as it has to be; the alarm says why\n"
+            });
+        }
+        text
+    }
+
     /// What it has counted and holds.
     pub fn write_metrics(&self, text: &mut MetricsText) {
         text.gauge("scotfree_cache_bytes", "What is known of values, in bytes", self.rules.bytes());
@@ -436,6 +591,9 @@ impl ReadCache {
         let held_up = u8::from(self.passing.is_some() || !self.is_answering);
         let help = "1: nothing is answered at present: a tunnel writes, or the Redis is not as it should be";
         text.gauge("scotfree_cache_held_up", help, held_up);
+        if let Some(others) = &self.others {
+            others.write_metrics(text);
+        }
         let mut family = "";
         self.rules.counters().each(&mut |count| {
             if std::mem::replace(&mut family, count.name) != count.name {

@@ -3,9 +3,11 @@
 //! Invariant: what the queue says is carried out in the turn in which it says it; a server that is lost is waited for
 //! in another thread, and the log goes on.
 
+use super::asked::Questions;
 use super::cache::{question, said, touched, ReadCache, Words};
 use super::log::{LogName, ProxyLog};
 use super::starting::Starting;
+use super::tracking::{Link, Told};
 use crate::client::fronts::Fronts;
 use crate::server::RedisService;
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
@@ -16,6 +18,7 @@ use scotfree_resp::payload::{
     parse_response, write_response, CommandReader, RequestFlags, RequestHead, ResponseFlags,
     REQUEST_HEAD_BYTES,
 };
+use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{
     CallLabel, ClientEvent, CompletedBy, DeadLetter, Execution, Handler, Replies, Reply, Report, Service,
     SessionHandle, SessionOptions, StartError, Upstream, Watch,
@@ -110,6 +113,8 @@ pub(super) struct ProxyPath {
 /// The cache, and what is used with it.
 struct Caching {
     known: ReadCache,
+    /// By which the Redis tells of writes, if others may write.
+    link: Option<Link>,
     words: Words,
     /// The response that was found last.
     response: Vec<u8>,
@@ -147,12 +152,18 @@ impl ProxyPath {
     }
 
     /// From now on reads of what is known are answered here. Everything that the log held is executed.
-    pub fn begin_cache(&mut self, bytes_max: u64) {
+    /// With a `link` others may write past this proxy, and answers may be older by no more than its bound.
+    pub fn begin_cache(&mut self, bytes_max: u64, link: Option<Link>) {
         // Sessions of clients are numbered from the next one on.
         let session = SessionId(self.session_base);
         self.queue.open_session(session);
+        let mut known = ReadCache::new(bytes_max);
+        if let Some(link) = &link {
+            known.allow_others(link.bound());
+        }
         self.cache = Some(Box::new(Caching {
-            known: ReadCache::new(bytes_max),
+            known,
+            link,
             words: Words::default(),
             response: Vec::new(),
             session,
@@ -160,20 +171,44 @@ impl ProxyPath {
         }));
     }
 
-    /// What is answered without the server, if anything is.
-    pub fn cache(&self) -> Option<&ReadCache> {
-        self.cache.as_ref().map(|cache| &cache.known)
+    /// From now on no read is answered here: nobody is served any more.
+    pub fn end_cache(&mut self) {
+        self.cache = None;
     }
 
-    /// What clients have done past the order so far; to be told before anything is submitted.
+    /// Answers what an operator has asked of the cache.
+    pub fn answer(&mut self, questions: &Questions) {
+        let none = "this proxy has no cache; it has one if it is started with --cache SIZE";
+        questions.answer(|asked| match &mut self.cache {
+            Some(cache) => Ok(cache.known.answer(now_monotonic(), questions.server(), asked)),
+            None => Err(none.to_owned()),
+        });
+    }
+
+    /// Appends what the cache has counted and holds, if there is one.
+    pub fn write_cache_metrics(&self, text: &mut MetricsText) {
+        let Some(cache) = &self.cache else { return };
+        cache.known.write_metrics(text);
+        if let Some(link) = &cache.link {
+            link.write_metrics(text);
+        }
+    }
+
+    /// What clients have done past the order so far, and others past the proxy; to be told before anything is submitted.
     pub fn know_passing(&mut self, fronts: &mut Fronts) {
         let Some(cache) = &mut self.cache else { return };
         let is_well = match &self.server {
             Server::There(service) => service.writes_allowed(),
             Server::Away(_) => false,
         };
+        let now = now_monotonic();
+        let Caching { known, link, .. } = &mut **cache;
+        if let Some(link) = link {
+            let is_there = matches!(self.server, Server::There(_));
+            link.turn(now, is_there, &mut |told: Told<'_>| known.on_told(told));
+        }
         cache.known.set_answering(is_well);
-        cache.known.know_passing(now_monotonic(), fronts.passed_by());
+        cache.known.know_passing(now, fronts.passed_by());
         fronts.take_waiting().for_each(|waiting| cache.known.know_waiting(waiting));
     }
 
@@ -182,6 +217,11 @@ impl ProxyPath {
         let Some(cache) = &mut self.cache else { return false };
         let early = matches!(&self.server, Server::There(service) if service.word_of_early() == Some(true));
         let Some((_, key)) = cache.words.read(kind, payload, cache.fields_expire) else { return false };
+        if let Some(link) = &mut cache.link {
+            let now = now_monotonic();
+            link.want(now);
+            cache.known.know_time(now);
+        }
         let Some(value) = cache.known.look(key) else { return false };
         cache.response.clear();
         let flags = ResponseFlags::NONE.with_if(early, ResponseFlags::EARLY_ALLOWED);
@@ -226,7 +266,11 @@ impl ProxyPath {
         self.server_losses += 1;
         self.queue.set_server_away(true);
         if let Some(cache) = &mut self.cache {
-            cache.known.set_answering(false);
+            let Caching { known, link, .. } = &mut **cache;
+            known.set_answering(false);
+            if let Some(link) = link {
+                link.close(&mut |told: Told<'_>| known.on_told(told));
+            }
         }
         self.server = Server::Away(starting);
         // What these connections had at the server is lost with it, or may have been what has ended it.
@@ -429,12 +473,24 @@ impl ProxyPath {
             Server::Away(starting) => out.push(starting.watch()),
         }
         self.log.watches(out);
+        if let Some(link) = self.link() {
+            link.watches(out);
+        }
+    }
+
+    fn link(&self) -> Option<&Link> {
+        self.cache.as_ref()?.link.as_ref()
     }
 
     /// When to turn again even if nothing happens.
     pub fn next_turn(&self) -> Option<Nanos> {
         let full = self.log.is_full().then(|| now_monotonic().plus(Nanos::from_millis(1)));
-        [full, self.log.next_turn(), self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
+        let tells = self.link().filter(|_| self.service().is_some());
+        let tells = tells.and_then(|link| link.next_turn(now_monotonic()));
+        [full, self.log.next_turn(), self.service().and_then(Handler::next_poll), tells]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What a request makes of the state that its connection has at the server.

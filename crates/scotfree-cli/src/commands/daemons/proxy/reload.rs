@@ -38,7 +38,7 @@ pub(super) struct Running {
     in_force: InForce,
     messages: Messages,
     rules: EarlyRules,
-    /// What peers are spoken to with.
+    /// What peers are spoken to with, and an operator.
     key: Option<SharedKey>,
     tls: Tls,
 }
@@ -59,7 +59,7 @@ impl Running {
             in_force: InForce::of(&section.settings),
             messages,
             rules: config.early_rules.clone(),
-            key: config.peers.as_ref().map(|peers| peers.key.clone()),
+            key: config.questions.key().cloned(),
             tls: Tls::of(config),
         }
     }

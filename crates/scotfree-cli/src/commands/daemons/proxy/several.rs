@@ -5,7 +5,7 @@
 
 use super::reload::{Reload, Running};
 use super::sections::{of_named, sections, Section};
-use super::{complete, place};
+use super::{answer_questions, complete, place};
 use crate::commands::daemons::client::limit_by_files;
 use crate::config::Sources;
 use crate::failure::Failure;
@@ -115,7 +115,8 @@ fn upstream(
 ) -> Result<Upstream, Failure> {
     let name = section.name.clone().unwrap_or_default();
     let (messages, board) = (messages.of_part(&name), MetricsBoard::new());
-    let mut config = complete(section.settings, cluster, &messages)?;
+    let mut config = complete(section.settings, cluster, &messages, index)?;
+    answer_questions(&board, &config);
     let (says, waits, sender) = (messages.clone(), board.clone(), sender.clone());
     config.waits_for_server = Some(Notices::new(move |line| {
         says.say(line);

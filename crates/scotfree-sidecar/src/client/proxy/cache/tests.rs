@@ -1,7 +1,10 @@
 //! The cache beside a commit queue and a Redis of chance: whatever is answered here is what that Redis would answer at
 //! the read's place, and each rule that is switched off is found.
 
+mod others;
+
 use super::*;
+use others::Others;
 use scotfree_cache::CacheFault;
 use scotfree_proxy::{Access, CommitQueue, Found, Outcome, QueueConfig, Submission};
 use scotfree_session::RequestKind;
@@ -77,8 +80,17 @@ fn read_of(key: u8, is_get: bool) -> [u8; 2] {
     [if is_get { WholeRead::OF_GET } else { 2 }, b'a' + key]
 }
 
+/// The name of a key, of twins the same: by that alone the hash is made. The first two are of different buckets.
+fn name_of(key: u8) -> [u8; 1] {
+    [b'b' + if key == TWIN { 0 } else { key }]
+}
+
 fn hash(key: u8) -> KeyHash {
-    KeyHash(u64::from(if key == TWIN { 0 } else { key }))
+    KeyHash::of(0, &name_of(key))
+}
+
+fn key_of(key: u8, bytes: &[u8]) -> Key<'_> {
+    Key { database: 0, hash: hash(key), bytes }
 }
 
 fn bulk(value: u64) -> Vec<u8> {
@@ -116,6 +128,8 @@ struct World {
     written: u64,
     hits: u64,
     session: SessionId,
+    /// Those who write past the proxy, in worlds that have some; these have no tunnels.
+    others: Option<Others>,
 }
 
 impl World {
@@ -150,6 +164,7 @@ impl World {
             written: 0,
             hits: 0,
             session: SESSION,
+            others: None,
         }
     }
 
@@ -167,14 +182,21 @@ impl World {
 
     fn read(&mut self, key: u8, is_get: bool) -> Result<(), String> {
         let bytes = read_of(key, is_get);
-        let of = Key { hash: hash(key), bytes: &bytes };
+        let of = key_of(key, &bytes);
+        if let Some(others) = &mut self.others {
+            others.machine.want(self.now);
+            self.cache.know_time(self.now);
+        }
         if let Some(found) = self.cache.look(of).map(<[u8]>::to_vec) {
             self.hits += 1;
             let truth = reply_of(self.truth(key), is_get);
             let place = self.submit(RequestKind::Read, self.session);
             self.queue.answer(place, &found);
             let text = String::from_utf8_lossy;
-            let is_true = truth == found;
+            let was_true = self.others.as_ref().is_some_and(|others| {
+                others.were(self.now, key).any(|before| reply_of(before, is_get) == found)
+            });
+            let is_true = truth == found || was_true;
             let told = || format!("key {key} at {place}: {:?} for {:?}", text(&found), text(&truth));
             return is_true.then_some(()).ok_or_else(told);
         }
@@ -207,13 +229,20 @@ impl World {
         self.waiting.insert(place.0, request);
         let bytes = read_of(key, true);
         let reply = bulk(value);
-        let of = Key { hash: hash(key), bytes: &bytes };
+        let of = key_of(key, &bytes);
         let (touched, overwrite) = match op {
             Op::Set(..) => (Touched::Keys(vec![hash(key)]), Some((of, &reply[..]))),
             Op::Both(..) => (Touched::Keys(vec![hash(key), hash(other)]), None),
             Op::Flush => (Touched::Anything, None),
             _ => (Touched::Keys(vec![hash(key)]), None),
         };
+        if let Some(others) = &mut self.others {
+            others.forget(match op {
+                Op::Flush => None,
+                Op::Both(one, other, _) => Some([one, other]),
+                _ => Some([key, key]),
+            });
+        }
         if kind == RequestKind::Bypass && self.cache.fault == Some(Fault::IgnoreBypasses) {
             return;
         }
@@ -238,6 +267,7 @@ impl World {
     fn run(&mut self, place: u64, request: Request) {
         self.waiting.remove(&place);
         apply(&mut self.data, request);
+        self.note_change(request);
         let reply = match request.op {
             _ if request.is_refused => b"-ERR refused\r\n".to_vec(),
             Op::Get(key) => reply_of(self.data.get(&key).map(|(value, _)| *value), true),
@@ -277,6 +307,7 @@ impl World {
         let mortal = self.data.iter().find(|(_, (_, is_mortal))| *is_mortal).map(|(key, _)| *key);
         if let Some(key) = mortal {
             self.data.remove(&key);
+            self.tell(key);
         }
     }
 
@@ -323,6 +354,9 @@ impl World {
     }
 
     fn know_passing(&mut self) {
+        if self.others.is_some() {
+            self.cache.set_answering(true);
+        }
         self.cache.know_passing(self.now, (self.passed_by, 0));
         self.notes.drain(..).for_each(|note| self.cache.know_waiting(note));
     }
@@ -330,6 +364,7 @@ impl World {
     /// The Redis is lost, and another comes: with what was stable, which is everything but what nobody was answered.
     fn lose(&mut self) {
         self.cache.set_answering(false);
+        self.lose_teller();
         // What went past the order and has no answer may be gone, or there.
         while let Some((key, value)) = self.tunnel_asked.pop_front() {
             if self.chance.is(2) {
@@ -376,6 +411,7 @@ impl World {
             }
             19..=26 => (0..=self.chance.below(6)).for_each(|_| self.execute()),
             27..=34 => (0..=self.chance.below(6)).for_each(|_| self.hear()),
+            35 if self.others.is_some() => self.write_past(),
             35 if self.chance.is(2) => self.tunnel(),
             35 => self.wait(),
             36 => self.expire(),
@@ -386,14 +422,20 @@ impl World {
             38 if self.chance.is(4) => self.fail_session(),
             _ => self.settle(),
         }
-        self.now = self.now.plus(Nanos(1));
+        if self.others.is_some() {
+            (0..self.chance.below(5)).for_each(|_| self.step_of_others());
+        }
+        self.now = self.now.plus(Nanos::from_millis(1));
         Ok(())
     }
 }
 
 /// How many reads were answered here, or what was answered wrongly.
 fn run(seed: u64, fault: Option<Fault>, planted: Planted) -> Result<u64, String> {
-    let mut world = World::new(seed, fault, planted);
+    play(World::new(seed, fault, planted), seed)
+}
+
+fn play(mut world: World, seed: u64) -> Result<u64, String> {
     for _ in 0..400 {
         world.step().map_err(|what| format!("seed {seed}: {what}"))?;
     }
@@ -443,7 +485,7 @@ fn every_rule_that_is_left_out_is_found() {
 #[test]
 fn a_write_through_a_tunnel_whose_client_is_gone_is_waited_for_and_then_over() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
-    let key = Key { hash: KeyHash(1), bytes: b"\0\0\0k" };
+    let key = Key { database: 0, hash: KeyHash(1), bytes: b"\0\0\0k" };
     let mut place = 1;
     let mut fills = |cache: &mut ReadCache| {
         let (read, asked) = (SeqNum(place), SeqNum(place + 1));
@@ -474,7 +516,7 @@ fn a_write_through_a_tunnel_whose_client_is_gone_is_waited_for_and_then_over() {
 #[test]
 fn a_set_replaces_only_what_a_read_has_put_there() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
-    let key = Key { hash: KeyHash(1), bytes: b"\0\0\0k" };
+    let key = Key { database: 0, hash: KeyHash(1), bytes: b"\0\0\0k" };
     let touched = Touched::Keys(vec![key.hash]);
     cache.written(SeqNum(1), &touched, Some((key, b"$1\r\n1\r\n")), SeqNum(1));
     cache.replied(SeqNum(1), Said::DONE, true);
@@ -493,7 +535,7 @@ fn a_set_replaces_only_what_a_read_has_put_there() {
 #[test]
 fn of_a_key_that_is_not_kept_few_reads_are_asked_about_until_it_is_written() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
-    let key = Key { hash: KeyHash(1), bytes: b"\0\0\0k" };
+    let key = Key { database: 0, hash: KeyHash(1), bytes: b"\0\0\0k" };
     let mut place = 0;
     let mut is_asked = |cache: &mut ReadCache| {
         place += 2;
@@ -516,7 +558,7 @@ fn of_a_key_that_is_not_kept_few_reads_are_asked_about_until_it_is_written() {
 fn what_is_dealt_with_is_awaited_no_more() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
     cache.doubtful_reads = 0;
-    let key = Key { hash: KeyHash(1), bytes: b"\0\0\0k" };
+    let key = Key { database: 0, hash: KeyHash(1), bytes: b"\0\0\0k" };
     for place in (1..1_000).step_by(2) {
         assert!(cache.passed(SeqNum(place), key, SeqNum(place)));
         cache.asked(SeqNum(place), key, Some(SeqNum(place + 1)));
@@ -528,8 +570,8 @@ fn what_is_dealt_with_is_awaited_no_more() {
 fn a_reply_of_another_read_than_get_is_kept_whatever_it_is_and_gone_with_its_key_s_next_write() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
     let hash = KeyHash(1);
-    let get = Key { hash, bytes: b"\0\0\0k" };
-    let others = [&b"\x02 one"[..], b"\x02 two", b"\x03 one"].map(|bytes| Key { hash, bytes });
+    let get = Key { database: 0, hash, bytes: b"\0\0\0k" };
+    let others = [&b"\x02 one"[..], b"\x02 two", b"\x03 one"].map(|bytes| Key { database: 0, hash, bytes });
     let mut place = 0;
     let mut learn = |cache: &mut ReadCache, key, reply| {
         place += 2;

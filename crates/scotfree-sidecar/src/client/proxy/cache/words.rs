@@ -48,7 +48,7 @@ impl Words {
         let read = Redis.whole_read(payload, &mut self.key)?;
         let may_be_kept = !(fields_expire && read.command.tells_of_hashes);
         let hash = key_hash(read.database, Some(read.key));
-        may_be_kept.then_some((read, Key { hash, bytes: &self.key }))
+        may_be_kept.then_some((read, Key { database: read.database, hash, bytes: &self.key }))
     }
 
     /// What a key's GETs are answered from this write on, if it is a plain SET.
@@ -64,7 +64,7 @@ impl Words {
 fn key_of_get(bytes: &[u8]) -> Key<'_> {
     let (head, name) = bytes.split_at(1 + DATABASE_BYTES);
     let db = u16::from_le_bytes([head[1], head[2]]);
-    Key { hash: key_hash(db, Some(name)), bytes }
+    Key { database: db, hash: key_hash(db, Some(name)), bytes }
 }
 
 /// The request that asks how long the key of a read lives.

@@ -2,16 +2,55 @@
 //!
 //! Invariant: a key is said to whoever holds the cluster's secret alone; the daemon sees to that.
 
-use scotfree_cache::{Cache, Language, Listed};
-use scotfree_core::{Nanos, ServerIndex, SessionId, SessionName};
+use crate::cache::{Cache, Listed};
+use crate::language::{Language, WholeRead};
+use scotfree_core::{from_hex, to_hex, KeyHash, Nanos, ServerIndex, SessionId, SessionName};
 use std::fmt::Write as _;
 
 /// An answer is made while packets wait.
 const LISTED_MAX: usize = 10_000;
 
+/// How an operator names keys, and is shown reads.
+pub trait Naming {
+    /// What tells the plain read of a key from all others is appended; the key's hash.
+    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash;
+
+    /// Database and key of what tells a read from all others, and the name of the command unless it is the plain one.
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)>;
+}
+
+/// Reads of one kind, as a device answers.
+#[derive(Debug)]
+pub struct PlainReads<'l>(pub &'l dyn Language);
+
+impl Naming for PlainReads<'_> {
+    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
+        self.0.named(database, key, read)
+    }
+
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
+        self.0.shown(read).map(|(database, key)| (database, key, ""))
+    }
+}
+
+/// Whole replies of many commands, as a proxy answers.
+#[derive(Debug, Clone, Copy)]
+pub struct WholeReads;
+
+impl Naming for WholeReads {
+    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
+        WholeRead::write_form_of_get(database, key, read);
+        KeyHash::of(database, key)
+    }
+
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
+        WholeRead::shown(read)
+    }
+}
+
 /// A question that is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// What is kept, at most so many.
     List(usize),
     /// Why a key is answered, or not.
@@ -23,8 +62,11 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// The question, or what is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Asked, String> {
+    /// The question.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for who asks.
+    pub fn parse(text: &str) -> Result<Asked, String> {
         let wrong = || {
             format!(
                 "`{text}` is no question to a cache: ls COUNT, why DATABASE KEY, drop DATABASE KEY, drop all"
@@ -43,10 +85,10 @@ impl Asked {
     }
 
     /// The answer of the caches of all servers, a line for each thing.
-    pub(crate) fn of_all<'c>(
+    pub fn of_all<'c>(
         &self,
         now: Nanos,
-        language: &dyn Language,
+        naming: &dyn Naming,
         caches: impl Iterator<Item = (ServerIndex, &'c mut Cache)>,
     ) -> String {
         let mut text = String::new();
@@ -54,20 +96,19 @@ impl Asked {
             match self {
                 Asked::List(count) => {
                     for listed in cache.listed(now, *count) {
-                        line(&mut text, server, language, &listed);
+                        line(&mut text, server, naming, &listed);
                     }
                 }
                 Asked::Why(database, key) => {
                     let mut read = Vec::new();
-                    let hash = language.named(*database, key, &mut read);
+                    let hash = naming.named(*database, key, &mut read);
                     let asker = SessionName { server, id: SessionId(0) };
                     let _ = writeln!(text, "server {}: {}", server.0, cache.why(now, asker, hash, &read));
                 }
                 Asked::Drop(database, key) => {
                     let mut read = Vec::new();
-                    let hash = language.named(*database, key, &mut read);
-                    let said =
-                        if cache.forget(hash, &read) { "forgotten" } else { "nothing was known of it" };
+                    let hash = naming.named(*database, key, &mut read);
+                    let said = if cache.forget(hash) { "forgotten" } else { "nothing was known of it" };
                     let _ = writeln!(text, "server {}: {said}", server.0);
                 }
                 Asked::DropAll => {
@@ -79,28 +120,34 @@ impl Asked {
     }
 }
 
-/// Server, database, key in hexadecimal, bytes, milliseconds left or `-`, and whether it is pending.
-fn line(text: &mut String, server: ServerIndex, language: &dyn Language, listed: &Listed) {
-    let Some((database, key)) = language.shown(&listed.key) else { return };
-    let _ = write!(text, "{} {database} ", server.0);
-    for byte in key {
-        let _ = write!(text, "{byte:02x}");
-    }
+/// Server, database, key in hexadecimal, bytes, milliseconds left or `-`, whether it is pending, and the command if it is
+/// not the plain one.
+fn line(text: &mut String, server: ServerIndex, naming: &dyn Naming, listed: &Listed) {
+    let Some((database, key, command)) = naming.shown(&listed.key) else { return };
     let left = listed.left.map_or_else(|| "-".to_owned(), |left| (left.0 / 1_000_000).to_string());
     let state = if listed.is_pending { "pending" } else { "persisted" };
-    let _ = writeln!(text, " {} {left} {state}", listed.value_bytes);
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let are_digits = digits.iter().all(u8::is_ascii_hexdigit);
-    (are_digits && digits.len().is_multiple_of(2)).then(|| digits.chunks(2).map(pair).collect())?
+    let _ = write!(text, "{} {database} {} {} {left} {state}", server.0, to_hex(key), listed.value_bytes);
+    let space = if command.is_empty() { "" } else { " " };
+    let _ = writeln!(text, "{space}{command}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::Redis;
+
+    #[test]
+    fn whole_reads_are_shown_with_their_command_and_named_as_gets() {
+        let (mut named, mut form) = (Vec::new(), Vec::new());
+        let hash = WholeReads.named(3, b"k", &mut named);
+        assert_eq!((hash, WholeReads.shown(&named)), (KeyHash::of(3, b"k"), Some((3, &b"k"[..], ""))));
+        let payload = b"\x01\0\0\0\x03\0\0\0\0\0*3\r\n$4\r\nHGET\r\n$1\r\nk\r\n$1\r\nf\r\n";
+        assert!(Redis.whole_read(payload, &mut form).is_some());
+        assert_eq!(WholeReads.shown(&form), Some((3, &b"k"[..], "HGET")));
+        for wrong in [&b""[..], b"\x02", b"\x02\0\0\x04\0\0\0HG", b"\x02\0\0\xff\xff\xff\xffHGET"] {
+            assert_eq!(WholeReads.shown(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn questions_are_read_and_others_are_told_what_is_one() {

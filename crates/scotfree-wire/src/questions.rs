@@ -1,11 +1,10 @@
-//! An operator's questions to a function of the device, over the listener of `/metrics`.
+//! An operator's questions to a function of a device, or to a proxy's cache, over the listener of `/metrics`.
 //!
 //! Invariant: only who holds the cluster's secret is answered, since answers name users' keys, and only while the
 //! question is fresh: what was overheard is worth nothing half a minute later.
 
-use scotfree_core::Nanos;
-use scotfree_wire::{ClusterKey, Key};
-use std::fmt::Write as _;
+use crate::{ClusterKey, Key};
+use scotfree_core::{from_hex, to_hex, Nanos};
 
 /// How far the clocks of who asks and who answers may differ, and how long a question is on its way.
 const FRESH: Nanos = Nanos::from_secs(30);
@@ -14,7 +13,7 @@ const PATH: &str = "/functions/";
 /// Where a question to the function `name` is asked, at this real time.
 pub fn target(key: &ClusterKey, name: &str, question: &str, now: Nanos) -> String {
     let mac = mac(&key.questions().newest(), name, question, now.0);
-    format!("{PATH}{name}?{mac:016x}.{}.{}", now.0, hexadecimal(question.as_bytes()))
+    format!("{PATH}{name}?{mac:016x}.{}.{}", now.0, to_hex(question.as_bytes()))
 }
 
 /// The function that a target is about, and the question, if it is signed and fresh.
@@ -31,7 +30,8 @@ pub fn asked<'t>(key: &ClusterKey, target: &'t str, now: Nanos) -> Result<(&'t s
     };
     let given = u64::from_str_radix(given, 16).map_err(|_| malformed())?;
     let at: u64 = at.parse().map_err(|_| malformed())?;
-    let question = text(question).ok_or_else(malformed)?;
+    let question =
+        from_hex(question).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(malformed)?;
     if !key.questions().all().any(|key| mac(&key, name, &question, at) == given) {
         return Err("the question is not signed with this cluster's key: give its --key-file".to_owned());
     }
@@ -45,28 +45,13 @@ pub fn asked<'t>(key: &ClusterKey, target: &'t str, now: Nanos) -> Result<(&'t s
 }
 
 /// Whether somebody asks a function.
-pub(crate) fn is_question(target: &[u8]) -> bool {
+pub fn is_question(target: &[u8]) -> bool {
     target.starts_with(PATH.as_bytes())
 }
 
 fn mac(key: &Key, name: &str, question: &str, at: u64) -> u64 {
     let lengths = [name.len() as u64, question.len() as u64, at].map(u64::to_le_bytes).concat();
     key.mac(&[&lengths, name.as_bytes(), question.as_bytes()])
-}
-
-/// Bytes as questions name keys by.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn text(digits: &str) -> Option<String> {
-    let is_it = digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && digits.len().is_multiple_of(2);
-    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-    String::from_utf8(bytes.filter(|_| is_it)?).ok()
 }
 
 #[cfg(test)]
