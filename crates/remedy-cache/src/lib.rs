@@ -9,9 +9,11 @@ mod elders;
 mod function;
 mod remedy;
 mod seen;
+mod told;
 
 pub use function::ReadCache;
 pub use remedy::{ENTRY, MAKER};
+pub use told::Told;
 pub use scotfree_cache::{
     Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Missed, Names, Planted,
     Read, Redis, Refused, Reply, ReplyTo, RequestName, Scope, Slot,

@@ -60,6 +60,7 @@ impl Cache {
         let found = self.find(at, key_hash, key);
         if let Some(slot) = found {
             self.drop_entry(slot);
+            self.forgotten += 1;
         }
         found.is_some()
     }
