@@ -3,12 +3,17 @@
 use crate::server::{accept, keys, lease, stable, Server, EPOCH};
 use crate::sides::{client, key_hash, Leaving, Programs, Rules, Sent, Step, SERVER};
 use scotfree_core::{Durability, KeyHash, SeqNum, SessionId};
-use scotfree_wire::{emit_extended, Extensions, Flags, Header, Kind, Kinds, Stamp, Tail};
+use scotfree_wire::{emit_extended, Extensions, Flags, Header, Kind, Kinds, Packet, Stamp, Tail};
 use scotfree_xdp::Kernel;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 pub const SESSIONS: u64 = 3;
+/// The connection of most requests.
+pub const CALLER: u8 = 9;
+/// How much of what has happened is told where the sides differ.
+const HAPPENED_MAX: usize = 150;
 
 /// Where the sides differ.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Asked<'a> {
     pub seq: u64,
     pub completed: u64,
     pub kind: Kind,
+    /// The connection that asks.
+    pub caller: u8,
     pub line: &'a str,
     /// 0: it has none.
     pub key_hash: KeyHash,
@@ -54,15 +61,15 @@ impl Asked<'_> {
         let extensions = Extensions { further_keys: self.further, ..Extensions::NONE };
         let (tail, key) = (Tail::Stamp(Stamp::default()), keys(self.session).client_to_server);
         let mut bytes = Vec::new();
-        emit_extended(&header, &tail, &extensions, &payload(self.line), &key, &mut bytes);
+        emit_extended(&header, &tail, &extensions, &payload(self.caller, self.line), &key, &mut bytes);
         Sent { from: client(self.session), to: SERVER, bytes }
     }
 }
 
 /// A command as sidecars write it, of a caller that takes what was answered before.
-fn payload(line: &str) -> Vec<u8> {
+fn payload(caller: u8, line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
-    let mut payload = vec![1, 0, 0, 32, 0, 0, 9, 0, 0, 0];
+    let mut payload = vec![1, 0, 0, 32, 0, 0, caller, 0, 0, 0];
     payload.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         payload.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
@@ -76,6 +83,8 @@ pub struct Play {
     programs: Programs,
     pub server: Server,
     kernel: Arc<Kernel>,
+    /// What has happened of late, in words.
+    happened: VecDeque<String>,
     pub packets: u64,
     pub reads: u64,
     pub by_rules: u64,
@@ -90,6 +99,7 @@ impl Play {
             programs: Programs::new(kernel, planted),
             server: Server::default(),
             kernel: Arc::clone(kernel),
+            happened: VecDeque::new(),
             packets: 0,
             reads: 0,
             by_rules: 0,
@@ -128,7 +138,8 @@ impl Play {
     /// The next request of a session, whose client has everything before it; whether the programs answered it.
     pub fn ask(&mut self, session: u64, kind: Kind, line: &str, key_hash: KeyHash) -> Result<bool, Trouble> {
         let seq = self.next(session);
-        let asked = Asked { session, seq, completed: seq - 1, kind, line, key_hash, further: &[], flags: Flags::NONE };
+        let (caller, completed, further, flags) = (CALLER, seq - 1, &[][..], Flags::NONE);
+        let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
         self.send(&asked.sent())
     }
 
@@ -148,16 +159,12 @@ impl Play {
         self.reads += u64::from(is_read);
         self.by_rules += u64::from(is_read && expected.iter().any(is_answer));
         self.by_programs += u64::from(found.answered);
+        self.note(sent, &expected, &found.leaving, found.answered);
         // What the programs do not know they pass on.
         let knows_less = is_read && expected.iter().all(is_answer) && found.leaving.iter().all(is_passed_on);
         if found.leaving != expected && !knows_less {
-            let packets = self.packets;
-            return Err(Trouble(format!(
-                "packet {packets}, {:?}: the rules say {:?}, the programs {:?}",
-                String::from_utf8_lossy(&sent.bytes),
-                in_words(&expected),
-                in_words(&found.leaving)
-            )));
+            let happened: Vec<&str> = self.happened.iter().map(String::as_str).collect();
+            return Err(Trouble(format!("packet {}: the sides differ:\n{}", self.packets, happened.join("\n"))));
         }
         if sent.to == SERVER {
             for leaving in &found.leaving {
@@ -167,6 +174,26 @@ impl Play {
             }
         }
         Ok(found.answered)
+    }
+
+    fn note(&mut self, sent: &Sent, expected: &[Leaving], found: &[Leaving], answered: bool) {
+        let all = |leaving: &[Leaving]| {
+            let one = |leaving: &Leaving| match leaving {
+                Leaving::Forwarded(bytes) if *bytes == sent.bytes => "on".to_owned(),
+                Leaving::Forwarded(bytes) => format!("on as {}", in_words(bytes)),
+                Leaving::Originated { bytes, .. } => format!("{{{}}}", in_words(bytes)),
+            };
+            leaving.iter().map(one).collect::<Vec<_>>().join(", ")
+        };
+        let by = if answered { " by the programs" } else { "" };
+        let mut text = format!("{}: {} -> {}{by}", self.packets, in_words(&sent.bytes), all(found));
+        if expected != found {
+            text += &format!("; the rules: {}", all(expected));
+        }
+        self.happened.push_back(text);
+        if self.happened.len() > HAPPENED_MAX {
+            self.happened.pop_front();
+        }
     }
 
     // ---- for single tests
@@ -202,20 +229,26 @@ impl Play {
 
     /// Whether the programs answer a read of a key by themselves, which the rules do as well.
     pub fn programs_answer(&mut self, key: &str) -> bool {
-        let seq = self.next(1);
-        let line = format!("GET {key}");
-        let (kind, flags, further) = (Kind::Read, Flags::NONE, &[][..]);
-        let asked = Asked { session: 1, seq, completed: seq - 1, kind, line: &line, key_hash: key_hash(key), further, flags };
+        let (session, seq, line) = (1, self.next(1), format!("GET {key}"));
+        let (kind, caller, completed, line) = (Kind::Read, CALLER, seq - 1, &line[..]);
+        let (key_hash, further, flags) = (key_hash(key), &[][..], Flags::NONE);
+        let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
         let step = Step::Packet(asked.sent());
         self.rules.step(&step);
         self.programs.step(&step).answered
     }
 }
 
-fn in_words(leaving: &[Leaving]) -> Vec<String> {
-    let one = |leaving: &Leaving| match leaving {
-        Leaving::Forwarded(bytes) => format!("passed on {}", String::from_utf8_lossy(bytes)),
-        Leaving::Originated { to, bytes } => format!("to {to} {}", String::from_utf8_lossy(bytes)),
+/// A packet in words: kind, session, place, stamp and payload.
+fn in_words(bytes: &[u8]) -> String {
+    let Ok(packet) = Packet::parse(bytes) else { return "no packet".to_owned() };
+    let stamp = match packet.tail() {
+        Tail::Stamp(stamp) => format!("{:?} {}", stamp.kind, stamp.number.0),
+        Tail::Heartbeat(tail) => format!("stable {}", tail.stable.0),
+        _ => String::new(),
     };
-    leaving.iter().map(one).collect()
+    let payload: String = String::from_utf8_lossy(packet.payload()).chars().take(60).collect();
+    let (kind, session, seq) = (packet.kind(), packet.session().0, packet.seq_num().0);
+    let completed = packet.header().completed.0;
+    format!("{kind:?} {session}/{seq} ({completed} complete) {stamp} {payload:?} {:?}", packet.flags())
 }

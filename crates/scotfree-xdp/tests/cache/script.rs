@@ -1,7 +1,7 @@
 //! Lives of chance: clients that read and write few keys, a server that answers late, twice or never, and what else
 //! befalls a device.
 
-use crate::play::{Asked, Play, Trouble, SESSIONS};
+use crate::play::{Asked, Play, Trouble, CALLER, SESSIONS};
 use crate::server::{lease, poll, stable, Reply};
 use crate::sides::{key_hash, Sent, Step};
 use scotfree_core::{Epoch, KeyHash};
@@ -51,15 +51,15 @@ pub fn life(seed: u64, packets: u64, play: &mut Play) -> Result<(), Trouble> {
 
 impl Life<'_> {
     fn step(&mut self) -> Result<(), Trouble> {
-        match self.chance.below(100) {
-            0..=44 => self.read(),
-            45..=56 => self.write(),
-            57..=85 => self.reply(),
-            86..=91 => self.stable(),
-            92..=94 => self.play.step(&Step::Tick).map(drop),
-            95..=96 => self.again(),
-            97 => self.out_of_order(),
-            98 => self.unseen(),
+        match self.chance.below(1_000) {
+            0..=499 => self.read(),
+            500..=549 => self.write(),
+            550..=929 => self.reply(),
+            930..=959 => self.stable(),
+            960..=979 => self.play.step(&Step::Tick).map(drop),
+            980..=989 => self.again(),
+            990..=993 => self.out_of_order(),
+            994..=996 => self.unseen(),
             _ => self.incarnation(),
         }
     }
@@ -91,8 +91,8 @@ impl Life<'_> {
         let flags = if self.chance.one_in(20) { flags.with(Flags::AGAIN) } else { flags };
         let name = self.chance.pick(&["GET", "get", "Get"]);
         let line = format!("{name} {key}");
-        let (kind, key_hash, further) = (Kind::Read, key_hash(key), &[][..]);
-        self.send(&Asked { session, seq, completed, kind, line: &line, key_hash, further, flags })
+        let (kind, caller, line, key_hash, further) = (Kind::Read, CALLER, &line[..], key_hash(key), &[][..]);
+        self.send(&Asked { session, seq, completed, kind, caller, line, key_hash, further, flags })
     }
 
     fn write(&mut self) -> Result<(), Trouble> {
@@ -114,7 +114,8 @@ impl Life<'_> {
         let kind = if self.chance.one_in(4) { Kind::Bypass } else { Kind::Update };
         let flags = if kind == Kind::Update && self.chance.one_in(2) { Flags::EARLY } else { Flags::NONE };
         let seq = self.play.next(session);
-        self.send(&Asked { session, seq, completed: seq - 1, kind, line: &line, key_hash, further, flags })
+        let (completed, caller, line) = (seq - 1, CALLER, &line[..]);
+        self.send(&Asked { session, seq, completed, kind, caller, line, key_hash, further, flags })
     }
 
     /// Late, in any order, twice, or never.
@@ -123,7 +124,8 @@ impl Life<'_> {
         if count == 0 {
             return Ok(());
         }
-        let at = self.chance.below(count) as usize;
+        // Mostly the last that was made.
+        let at = if self.chance.one_in(3) { self.chance.below(count) } else { count - 1 } as usize;
         let reply = self.play.server.leaving.swap_remove(at);
         if self.chance.one_in(30) {
             return Ok(());
@@ -152,13 +154,15 @@ impl Life<'_> {
         self.play.send(&sent).map(drop)
     }
 
-    /// A write that is not the next of its session.
+    /// A write that is not the next of its session, of somebody who asks for nothing else: to the rules it has been asked
+    /// before what it has overtaken.
     fn out_of_order(&mut self) -> Result<(), Trouble> {
         let (session, key) = (self.session(), self.chance.pick(&KEYS));
         let seq = self.play.next(session) + 1 + self.chance.below(2);
         let line = format!("SET {key} early");
+        let (kind, caller, completed, line) = (Kind::Update, CALLER + 1, 0, &line[..]);
         let (key_hash, further, flags) = (key_hash(key), &[][..], Flags::NONE);
-        let asked = Asked { session, seq, completed: 0, kind: Kind::Update, line: &line, key_hash, further, flags };
+        let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
         self.play.send(&asked.sent()).map(drop)
     }
 

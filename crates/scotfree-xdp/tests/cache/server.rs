@@ -112,9 +112,10 @@ impl Server {
         let payload = match words[..] {
             ["GET", key] => match self.values.get(key) {
                 Some(value) => {
-                    // Most live for ever, some for a while, and of some it is not said.
-                    let remaining_ms = if self.count % 11 == 0 { 100_000 } else { u64::MAX };
-                    object = (self.count % 7 != 0).then_some(ObjectNote { value_bytes: value.len() as u64, remaining_ms });
+                    // Most live for ever, some for a while; now and then it is not said.
+                    let remaining_ms = if value.ends_with('7') { 100_000 } else { u64::MAX };
+                    let note = ObjectNote { value_bytes: value.len() as u64, remaining_ms };
+                    object = (self.count % 7 != 0).then_some(note);
                     format!("\x01\x01${}\r\n{value}\r\n", value.len())
                 }
                 None => "\x01\x00$-1\r\n".to_owned(),
