@@ -74,10 +74,13 @@ impl ReadCache {
             key_hash => Scope::Keys(key_hash, &[]),
         };
         let cache = self.cache_mut(told.server);
-        match order_of(&told.stamp) {
-            Some(order) => cache.on_logged(&Logged { name, order, scope, overwrite: None }),
-            None if !is_stable(base, name) => cache.on_unlogged(name, &scope),
-            None => {}
+        if let Some(order) = order_of(&told.stamp) {
+            return cache.on_logged(&Logged { name, order, scope, overwrite: None });
+        }
+        cache.on_unlogged(name, &scope);
+        // It may have become stable before it was told of: it was a write all the same.
+        if is_stable(base, name) {
+            cache.on_stable(name.0, name.1);
         }
     }
 

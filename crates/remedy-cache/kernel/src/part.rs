@@ -139,9 +139,11 @@ impl CachePart {
         self.doubt_what_has_passed(base, function)
     }
 
-    /// All requests that are not stable may be writes of any key, whose replies are to come.
+    /// Whatever has passed may have been a write of any key; what is not stable of it may still be executed.
     fn doubt_what_has_passed(&mut self, base: &mut Base, function: &mut dyn Function) -> Result<(), String> {
         self.table.doubt_all();
+        let cache = cache_of(function);
+        (0..base.server_count()).for_each(|server| cache.on_told_unseen(ServerIndex(server as u8)));
         for index in 0..SESSIONS_MAX as u32 {
             let Some(state) = self.kernel.session(index).map_err(|error| error.to_string())? else { continue };
             let name = SessionName { server: ServerIndex(state.server as u8), id: state.id };

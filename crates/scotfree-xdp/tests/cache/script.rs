@@ -6,6 +6,7 @@ use crate::server::{lease, poll, stable, Reply};
 use crate::sides::{key_hash, Sent, Step};
 use scotfree_core::{Epoch, KeyHash};
 use scotfree_wire::{Flags, Kind};
+use std::collections::BTreeMap;
 
 /// Numbers of chance (xorshift64*).
 struct Chance(u64);
@@ -35,12 +36,14 @@ struct Life<'a> {
     play: &'a mut Play,
     /// Of requests that were sent, some.
     sent: Vec<Sent>,
+    /// Those that have overtaken others, until their place has come: a place is one request's.
+    early: BTreeMap<(u64, u64), Sent>,
     values: u64,
 }
 
 /// A life of so many packets; or where the sides differ.
 pub fn life(seed: u64, packets: u64, play: &mut Play) -> Result<(), Trouble> {
-    let mut life = Life { chance: Chance(seed + 1), play, sent: Vec::new(), values: 0 };
+    let mut life = Life { chance: Chance(seed + 1), play, sent: Vec::new(), early: BTreeMap::new(), values: 0 };
     while life.play.packets < packets {
         life.step()?;
         let unlogged = life.chance.one_in(3);
@@ -69,7 +72,7 @@ impl Life<'_> {
     }
 
     fn send(&mut self, asked: &Asked<'_>) -> Result<(), Trouble> {
-        let sent = asked.sent();
+        let sent = self.early.remove(&(asked.session, asked.seq)).unwrap_or_else(|| asked.sent());
         self.play.send(&sent)?;
         if self.sent.len() < 64 {
             self.sent.push(sent);
@@ -163,7 +166,8 @@ impl Life<'_> {
         let (kind, caller, completed, line) = (Kind::Update, CALLER + 1, 0, &line[..]);
         let (key_hash, further, flags) = (key_hash(key), &[][..], Flags::NONE);
         let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
-        self.play.send(&asked.sent()).map(drop)
+        let sent = self.early.entry((session, seq)).or_insert_with(|| asked.sent()).clone();
+        self.play.send(&sent).map(drop)
     }
 
     /// A response to what never passed.
