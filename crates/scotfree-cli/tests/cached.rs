@@ -21,7 +21,7 @@ const CLIENTS: &str = "10.78.0.2:6379";
 const WRITES: u64 = 3_000;
 
 /// What says which plane the device of a test has.
-const PLANE: &str = "SCOT_TEST_PLANE";
+const PLANE: &str = "PLANE_OF_TEST";
 
 /// Runs a test of this file in namespaces of its own, with a device in either plane.
 fn run_in_namespaces(test: &str) {
@@ -211,7 +211,9 @@ fn inside_whatever_changes() {
         }
         assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
         assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
-        if let Some(left) = left {
+        // Programs answer nothing that has an end.
+        let has_end = lines.iter().any(|line| line.contains(" PX ") || line.starts_with("SETEX"));
+        if let Some(left) = left.filter(|_| !(has_end && is_in_kernel())) {
             warm(&mut reader, "k", left);
         }
     }
@@ -236,7 +238,8 @@ fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
                 break;
             }
         }
-        assert!(hits() > before, "it was answered by the device while it lasted");
+        // Programs answer nothing that has an end.
+        assert!(is_in_kernel() || hits() > before, "it was answered by the device while it lasted");
     }
 }
 
