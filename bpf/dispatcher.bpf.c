@@ -161,12 +161,31 @@ enum scot_made {
 	SCOT_MADE_HALF, /* the frame is nothing any more */
 };
 
+#define SCOT_HEADERS_BYTES_MAX 72 /* of Ethernet with a tag, IPv6 and UDP, and some */
+
+/* Makes a frame so long. Drivers that leave no room behind a frame leave some before it: then its headers go there. */
+static __always_inline enum scot_made scot_make_room(struct xdp_md *frame, const struct scot_context *context,
+						     __u64 wanted)
+{
+	__u64 present = frame->data_end - frame->data;
+	__u8 headers[SCOT_HEADERS_BYTES_MAX];
+	__u64 bytes = context->packet_at;
+	__u32 missing = wanted - present;
+
+	if (present == wanted || bpf_xdp_adjust_tail(frame, (int)missing) == 0)
+		return SCOT_MADE;
+	if (present > wanted || !scot_bound(&bytes, sizeof(headers)) ||
+	    bpf_xdp_load_bytes(frame, 0, headers, bytes) != 0 || bpf_xdp_adjust_head(frame, -(int)missing) != 0)
+		return SCOT_MADE_NOT;
+	return bpf_xdp_store_bytes(frame, 0, headers, bytes) == 0 ? SCOT_MADE : SCOT_MADE_HALF;
+}
+
 /* Makes the answer of the frame with its request. A function of its own, for the verifier and for the stack. */
 __noinline int scot_turn_round(struct xdp_md *frame, const struct scot_context *context,
 			       const struct scot_answer *answer)
 {
 	struct ethhdr *ethernet;
-	__u64 wanted, present;
+	enum scot_made made;
 	__u32 bytes, spare;
 
 	if (!context || !answer || answer->bytes > sizeof(answer->packet))
@@ -174,10 +193,9 @@ __noinline int scot_turn_round(struct xdp_md *frame, const struct scot_context *
 	bytes = answer->bytes;
 	// It is written in whole steps; what the last has too much goes again.
 	spare = -bytes % (SCOT_ANSWER_STEP * sizeof(__u64));
-	wanted = context->packet_at + (__u64)bytes + spare;
-	present = frame->data_end - frame->data;
-	if (present != wanted && bpf_xdp_adjust_tail(frame, (int)(wanted - present)) != 0)
-		return SCOT_MADE_NOT;
+	made = scot_make_room(frame, context, context->packet_at + (__u64)bytes + spare);
+	if (made != SCOT_MADE)
+		return made;
 	ethernet = scot_data(frame);
 	if ((void *)(ethernet + 1) > scot_data_end(frame))
 		return SCOT_MADE_HALF;
@@ -374,18 +392,27 @@ static __always_inline int scot_answer_and_forward(const struct scot_context *co
 	return pair ? bpf_redirect_map(pair, 0, BPF_F_BROADCAST) : XDP_ABORTED;
 }
 
-/* Where there is no room for the answer in its frame the request goes on: it has its place and its stamp. */
-static __always_inline int scot_answer(struct xdp_md *frame, const struct scot_context *context,
-				       const struct scot_way *way, __u32 by, struct scot_counters *counters)
+/* Where there is no room for the answer in its frame the request goes on: it has its place and its stamp. Who would have
+ * answered it sees it once more.
+ */
+static __always_inline int scot_answer(struct xdp_md *frame, struct scot_context *context, const struct scot_way *way,
+				       __u32 by, struct scot_counters *counters)
 {
 	int made = scot_make_answer(frame, context, by);
 
-	if (made != SCOT_MADE) {
-		counters->unwritable++;
-		return made == SCOT_MADE_NOT ? scot_forward(way, counters) : XDP_DROP;
+	if (made == SCOT_MADE) {
+		counters->answered++;
+		return bpf_redirect_map(&scot_ports, context->ingress, 0);
 	}
-	counters->answered++;
-	return bpf_redirect_map(&scot_ports, context->ingress, 0);
+	counters->unwritable++;
+	if (made != SCOT_MADE_NOT)
+		return XDP_DROP;
+	context->unanswerable = 1;
+#define SCOT_ASK_AGAIN(name, number)                    \
+	if (scot_is_on(number) && by == (number))       \
+		name##_on_packet(frame, context);
+	SCOT_FUNCTIONS(SCOT_ASK_AGAIN)
+	return scot_forward(way, counters);
 }
 
 static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_context *context,

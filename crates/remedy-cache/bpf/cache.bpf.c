@@ -514,6 +514,15 @@ __noinline int cache_find(__u64 key_hash, __u32 server)
 	return 1;
 }
 
+static __always_inline void cache_count_hit(int by)
+{
+	__u32 first = 0;
+	struct cache_counts *counted = bpf_map_lookup_elem(&cache_counted, &first);
+
+	if (counted)
+		counted->hits += by;
+}
+
 /* Whether the device may answer a read that it could: K5, and only where its client has everything before it (K14). */
 static __always_inline bool cache_may_answer(const struct cache_head *head, const struct scot_context *context,
 					     const struct scot_header *header)
@@ -536,7 +545,9 @@ static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, con
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
-	if (has_key && cache_may_answer(head, context, header) && cache_find(key_hash, context->server))
+	if (context->unanswerable)
+		cache_count_hit(-1);
+	else if (has_key && cache_may_answer(head, context, header) && cache_find(key_hash, context->server))
 		return SCOT_ANSWER;
 	cache_tell(frame, context, key_hash, CACHE_NOTE_REQUEST);
 	return SCOT_NEXT;
@@ -613,12 +624,10 @@ _Static_assert(sizeof(struct cache_answer) + 8 <= SCOT_ANSWER_WORDS_MAX * sizeof
 __noinline int cache_make_answer(struct xdp_md *frame, const struct scot_context *context, struct scot_answer *answer)
 {
 	struct cache_desk *desk = cache_desk_here();
-	struct cache_counts *counted;
 	struct scot_header *request;
 	struct scot_session *session;
 	struct cache_answer *told;
-	__u32 first = 0, i;
-	__u32 value_bytes;
+	__u32 value_bytes, i;
 
 	if (!context || !answer || !desk || context->kind != SCOT_KIND_READ)
 		return 0;
@@ -639,13 +648,12 @@ __noinline int cache_make_answer(struct xdp_md *frame, const struct scot_context
 		told->value[i] = desk->value[i];
 	}
 	session = scot_session_by_index(context->session);
-	counted = bpf_map_lookup_elem(&cache_counted, &first);
-	if (!session || !counted)
+	if (!session)
 		return 0;
 	told->header.epoch = scot_answer_epoch(context, session);
 	answer->bytes = sizeof(told->header) + sizeof(told->response) + value_bytes;
 	if (!scot_seal_long_answer(answer, &session->device_to_client))
 		return 0;
-	counted->hits++;
+	cache_count_hit(1);
 	return 1;
 }
