@@ -130,7 +130,9 @@ fn build(root: &Path, out: &Path, name: &str, functions: &[Function], more: &[&s
         .source(&source)
         .obj(out.join(format!("{name}.bpf.o")))
         .clang(clang::find())
-        .clang_args(fixed.iter().chain(more).map(|word| (*word).to_owned()).chain(includes).chain([arch_include]))
+        .clang_args(
+            fixed.iter().chain(more).map(|word| (*word).to_owned()).chain(includes).chain([arch_include]),
+        )
         .build_and_generate(out.join(format!("{name}.skel.rs")));
     if let Err(error) = built {
         panic!("compiling {} failed: {error:#}\n{}", source.display(), clang::ADVICE);
@@ -159,7 +161,8 @@ fn say(out: &Path, functions: &[Function]) {
         format!("({name:?}, &{:?})", fields_of(&types, &format!("{name}_counters")))
     };
     let all: Vec<String> = functions.iter().map(one).collect();
-    let of_sets: Vec<&str> = functions.iter().filter(|one| one.is_for_sets()).map(|one| one.name.as_str()).collect();
+    let of_sets: Vec<&str> =
+        functions.iter().filter(|one| one.is_for_sets()).map(|one| one.name.as_str()).collect();
     let text = format!(
         "pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[{}];\npub(crate) const OF_SETS: &[&str] = &{of_sets:?};\n",
         all.join(", ")

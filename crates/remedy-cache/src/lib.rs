@@ -13,8 +13,8 @@ mod told;
 
 pub use function::ReadCache;
 pub use remedy::{ENTRY, MAKER};
-pub use told::Told;
 pub use scotfree_cache::{
     Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Missed, Names, Planted,
     Read, Redis, Refused, Reply, ReplyTo, RequestName, Scope, Slot,
 };
+pub use told::Told;

@@ -110,7 +110,14 @@ impl ReadCache {
 
     /// What reads of a key are answered with as long as nothing passes that concerns it; none if there is nothing such,
     /// or if the server or the device are not known to be as they were (K5).
-    pub fn lasting(&mut self, now: Nanos, base: &Base, server: ServerIndex, key_hash: KeyHash, key: &[u8]) -> Option<&[u8]> {
+    pub fn lasting(
+        &mut self,
+        now: Nanos,
+        base: &Base,
+        server: ServerIndex,
+        key_hash: KeyHash,
+        key: &[u8],
+    ) -> Option<&[u8]> {
         let known = &mut self.known[usize::from(server.0)];
         let is_as_it_was = (known.epoch, known.boot_epoch) == (base.heard_epoch(server), base.boot_epoch());
         let asker = SessionName { server, id: SessionId(0) };

@@ -7,7 +7,7 @@ use crate::notes::{Note, Noted, Taken};
 use crate::table::{Incarnations, Named, Table};
 use remedy_cache::{ReadCache, Told};
 use scotfree_core::{Count, Nanos, SeqNum, ServerIndex, SessionId};
-use scotfree_device::{Base, Before, DeviceEffects, Function, KernelPart, SessionName};
+use scotfree_device::{Base, Before, DeviceEffects, Function, KernelPart, Region, SessionName};
 use scotfree_wire::{Kind, Packet, Tail};
 use scotfree_xdp::{Kernel, KernelError, PartMaker, SESSIONS_MAX};
 use std::sync::Arc;
@@ -87,12 +87,20 @@ impl KernelPart for CachePart {
         // What was told may have passed before a lapse of the lease, or an end of an epoch.
         function.before(now, base, what, effects)?;
         let cache = cache_of(function);
-        self.follow_stability(base, cache);
         match what {
-            Before::Packet(packet, server) => self.expect(packet, *server, base, cache)?,
+            Before::Packet(packet, server) => {
+                if let Some(region) = base.find(*server, packet.session()) {
+                    self.follow_stability(base, region, cache);
+                }
+                self.expect(packet, *server, base, cache)?;
+            }
             Before::Timer => {
                 self.looks_at_sessions = true;
-                self.table.take_marks(MARKS_AT_ONCE, |named| cache.mark(named.server, named.key_hash, &named.key));
+                for (region, _) in base.sessions().iter() {
+                    self.follow_stability(base, region, cache);
+                }
+                self.table
+                    .take_marks(MARKS_AT_ONCE, |named| cache.mark(named.server, named.key_hash, &named.key));
             }
             Before::Promotion | Before::NewKey | Before::Entry(..) | Before::Look => {}
         }
@@ -121,7 +129,11 @@ impl KernelPart for CachePart {
     fn counters(&self, out: &mut dyn FnMut(Count)) {
         for (name, help, value) in [
             ("scotfree_cache_shown_total", "Values that were shown to programs in the kernel.", self.shown),
-            ("scotfree_cache_notes_lost_total", "How often programs told more than could be taken.", self.lost),
+            (
+                "scotfree_cache_notes_lost_total",
+                "How often programs told more than could be taken.",
+                self.lost,
+            ),
         ] {
             out(Count { name, help, labels: "", value });
         }
@@ -145,7 +157,9 @@ impl CachePart {
         let cache = cache_of(function);
         (0..base.server_count()).for_each(|server| cache.on_told_unseen(ServerIndex(server as u8)));
         for index in 0..SESSIONS_MAX as u32 {
-            let Some(state) = self.kernel.session(index).map_err(|error| error.to_string())? else { continue };
+            let Some(state) = self.kernel.session(index).map_err(|error| error.to_string())? else {
+                continue;
+            };
             let name = SessionName { server: ServerIndex(state.server as u8), id: state.id };
             let stable = base.find(name.server, name.id).and_then(|region| base.session(region));
             let stable = stable.map_or(SeqNum(0), |session| session.stable);
@@ -174,14 +188,13 @@ impl CachePart {
     }
 
     /// Who keeps the places of sessions takes over what is stable without telling other functions.
-    fn follow_stability(&mut self, base: &Base, cache: &mut ReadCache) {
-        for (region, session) in base.sessions().iter() {
-            let known = &mut self.sessions[region.0 as usize];
-            let known = known.as_mut().filter(|known| known.name == session.name && known.stable < session.stable);
-            if let Some(known) = known {
-                known.stable = session.stable;
-                cache.on_told_stable(session.name, session.stable);
-            }
+    fn follow_stability(&mut self, base: &Base, region: Region, cache: &mut ReadCache) {
+        let Some(session) = base.session(region) else { return };
+        let known = self.sessions[region.0 as usize].as_mut();
+        if let Some(known) = known.filter(|known| known.name == session.name && known.stable < session.stable)
+        {
+            known.stable = session.stable;
+            cache.on_told_stable(session.name, session.stable);
         }
     }
 
@@ -223,7 +236,13 @@ impl CachePart {
     }
 
     /// What is stable and has not passed here never will: a reply to it is one to what was not seen.
-    fn on_stable(&mut self, id: SessionId, server: ServerIndex, stable: SeqNum, base: &Base) -> Result<(), String> {
+    fn on_stable(
+        &mut self,
+        id: SessionId,
+        server: ServerIndex,
+        stable: SeqNum,
+        base: &Base,
+    ) -> Result<(), String> {
         let Some(region) = base.find(server, id) else { return Ok(()) };
         let state = self.kernel.session(region.0).map_err(|error| error.to_string())?;
         if state.is_none_or(|state| state.id != id || state.next <= stable) {
@@ -286,7 +305,8 @@ impl CachePart {
 }
 
 fn on_note(cache: &mut ReadCache, base: &Base, noted: &Noted, candidates: &mut Vec<Named>) {
-    let Noted { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, .. } = *noted;
+    let Noted { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, .. } =
+        *noted;
     let read = noted.read.as_deref();
     let told = Told { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, read };
     cache.on_told(base, &told);

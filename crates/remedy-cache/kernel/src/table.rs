@@ -156,13 +156,18 @@ impl Table {
     // ---- values
 
     fn cell(key_hash: KeyHash, way: usize) -> usize {
-        (((key_hash.0 >> 16) as usize).wrapping_mul(WAYS).wrapping_add(way) & (CELLS - 1)) * size_of::<cache_cell>()
+        (((key_hash.0 >> 16) as usize).wrapping_mul(WAYS).wrapping_add(way) & (CELLS - 1))
+            * size_of::<cache_cell>()
     }
 
     /// Shows a value, as it was known to be at these counts; whether it fits.
     pub(crate) fn show(&mut self, named: &Named, value: &[u8], quiet: Quiet, of: Incarnations) -> bool {
         let Some((database, key)) = named.key.split_first_chunk::<DATABASE_BYTES>() else { return false };
-        if key.is_empty() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX || named.key_hash == KeyHash(0) {
+        if key.is_empty()
+            || key.len() > KEY_BYTES_MAX
+            || value.len() > VALUE_BYTES_MAX
+            || named.key_hash == KeyHash(0)
+        {
             return false;
         }
         let cell = self.place_for(named);
@@ -221,7 +226,9 @@ impl Table {
     /// Whether the counts are still those at which it was shown.
     fn is_answered(&self, cell: usize) -> bool {
         let shown_at = |at| self.cells.word(cell + at).load(Ordering::Relaxed);
-        let begun = |words: &Words, at: usize| words.word(at + offset_of!(cache_bucket, begun)).load(Ordering::Relaxed);
+        let begun = |words: &Words, at: usize| {
+            words.word(at + offset_of!(cache_bucket, begun)).load(Ordering::Relaxed)
+        };
         let key_hash = self.key_hash(cell);
         key_hash != KeyHash(0)
             && shown_at(offset_of!(cache_cell, begun)) == begun(&self.buckets, Table::bucket(key_hash))

@@ -20,7 +20,13 @@ impl Cache {
     }
 
     /// What reads of a key are answered with as long as nothing passes that concerns it; none if there is nothing such.
-    pub fn lasting(&mut self, now: Nanos, asker: SessionName, key_hash: KeyHash, key: &[u8]) -> Option<&[u8]> {
+    pub fn lasting(
+        &mut self,
+        now: Nanos,
+        asker: SessionName,
+        key_hash: KeyHash,
+        key: &[u8],
+    ) -> Option<&[u8]> {
         let name = (asker, SeqNum(u64::MAX));
         let read = Read { name, key_hash, key, barrier: None, answerable: true, has_elders: false };
         let Look::Hit(slot) = self.look(now, &read) else { return None };
@@ -59,7 +65,14 @@ mod tests {
     fn read(seq: u64) -> Read<'static> {
         let session = SessionName { server: ServerIndex(0), id: SessionId(1) };
         let barrier = Some((BootEpoch(1), OrderNumber(0)));
-        Read { name: (session, SeqNum(seq)), key_hash: KEY, key: OF, barrier, answerable: true, has_elders: false }
+        Read {
+            name: (session, SeqNum(seq)),
+            key_hash: KEY,
+            key: OF,
+            barrier,
+            answerable: true,
+            has_elders: false,
+        }
     }
 
     fn filled(lives: Nanos) -> Cache {

@@ -164,7 +164,11 @@ impl Play {
         let knows_less = is_read && expected.iter().all(is_answer) && found.leaving.iter().all(is_passed_on);
         if found.leaving != expected && !knows_less {
             let happened: Vec<&str> = self.happened.iter().map(String::as_str).collect();
-            return Err(Trouble(format!("packet {}: the sides differ:\n{}", self.packets, happened.join("\n"))));
+            return Err(Trouble(format!(
+                "packet {}: the sides differ:\n{}",
+                self.packets,
+                happened.join("\n")
+            )));
         }
         if sent.to == SERVER {
             for leaving in &found.leaving {
@@ -222,9 +226,9 @@ impl Play {
         for session in 1..=SESSIONS {
             self.send(&stable(session, self.server.executed(session), self.server_epoch(), 0))?;
         }
-        // Who keeps the places takes it over when the daemon has something to decide, and the cache at the next such time.
-        let lease = lease(self.boot_epoch(), self.server_epoch(), false);
-        (0..2).try_for_each(|_| self.send(&lease).map(drop))
+        // Who keeps the places takes it over when the daemon has something to decide, and the cache at its next timer.
+        self.send(&lease(self.boot_epoch(), self.server_epoch(), false))?;
+        self.step(&Step::Tick).map(drop)
     }
 
     /// Whether the programs answer a read of a key by themselves, which the rules do as well.

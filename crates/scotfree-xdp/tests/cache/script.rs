@@ -43,7 +43,8 @@ struct Life<'a> {
 
 /// A life of so many packets; or where the sides differ.
 pub fn life(seed: u64, packets: u64, play: &mut Play) -> Result<(), Trouble> {
-    let mut life = Life { chance: Chance(seed + 1), play, sent: Vec::new(), early: BTreeMap::new(), values: 0 };
+    let mut life =
+        Life { chance: Chance(seed + 1), play, sent: Vec::new(), early: BTreeMap::new(), values: 0 };
     while life.play.packets < packets {
         life.step()?;
         let unlogged = life.chance.one_in(3);

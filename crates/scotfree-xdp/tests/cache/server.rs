@@ -6,8 +6,8 @@
 use crate::sides::{client, cluster, Sent, CONTROL, SERVER};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, emit_extended, AcceptTail, Direction, Extensions, Header, HeartbeatTail, Kind, LeaseTail, ObjectNote, Packet,
-    ResponseTail, SessionKeys, StampKind, Tail,
+    emit, emit_extended, AcceptTail, Direction, Extensions, Header, HeartbeatTail, Kind, LeaseTail,
+    ObjectNote, Packet, ResponseTail, SessionKeys, StampKind, Tail,
 };
 use std::collections::{BTreeMap, VecDeque};
 

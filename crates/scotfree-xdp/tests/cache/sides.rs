@@ -3,7 +3,9 @@
 use remedy_cache::{Limits, Planted, ReadCache, Redis};
 use remedy_persist::{Persist, PersistConfig};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Machine, ServerIndex, SessionId, Token};
-use scotfree_device::{carry_out, Before, Completion, DeviceConfig, Function, Origin, Pipeline, PortNumber, Round, Shell};
+use scotfree_device::{
+    carry_out, Before, Completion, DeviceConfig, Function, Origin, Pipeline, PortNumber, Round, Shell,
+};
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction};
@@ -262,7 +264,10 @@ impl Head {
         // The half before it, in the same word, says that the programs are on.
         let shift = at % 8 * 8;
         let on = word(&self.0, at - at % 8);
-        on.store(on.load(Ordering::SeqCst) & !(u64::from(u32::MAX) << shift) | u64::from(planted) << shift, Ordering::SeqCst);
+        on.store(
+            on.load(Ordering::SeqCst) & !(u64::from(u32::MAX) << shift) | u64::from(planted) << shift,
+            Ordering::SeqCst,
+        );
     }
 
     /// As if programs had told more than there is room for.
