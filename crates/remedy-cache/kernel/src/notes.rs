@@ -60,16 +60,16 @@ pub(crate) enum Taken {
 /// The ring.
 pub(crate) struct Notes {
     head: Words,
-    notes: Words,
+    ring: Words,
     taken: u64,
 }
 
 impl Notes {
     pub(crate) fn open(kernel: &Kernel) -> Result<Notes, KernelError> {
         let head = Words::open(kernel, "cache_heads", size_of::<cache_head>())?;
-        let notes = Words::open(kernel, "cache_notes", NOTES as usize * size_of::<cache_note>())?;
+        let ring = Words::open(kernel, "cache_notes", NOTES as usize * size_of::<cache_note>())?;
         let taken = head.word(offset_of!(cache_head, notes)).load(Ordering::SeqCst);
-        Ok(Notes { head, notes, taken })
+        Ok(Notes { head, ring, taken })
     }
 
     /// Takes all notes that have been begun so far.
@@ -97,7 +97,7 @@ impl Notes {
     /// The note of this number, once it is whole; none if another has been written over it.
     fn note(&self, number: u64) -> Option<Copied> {
         let place = (number % NOTES) as usize * size_of::<cache_note>();
-        let found = self.notes.word(place + offset_of!(cache_note, number));
+        let found = self.ring.word(place + offset_of!(cache_note, number));
         let mut looks = 0;
         while found.load(Ordering::Acquire) != number + 1 {
             looks += 1;
@@ -107,11 +107,11 @@ impl Notes {
             std::hint::spin_loop();
         }
         let mut bytes = Vec::with_capacity(size_of::<cache_note>());
-        self.notes.read(place, offset_of!(cache_note, key), &mut bytes);
+        self.ring.read(place, offset_of!(cache_note, key), &mut bytes);
         let key_bytes = Copied(bytes).short(offset_of!(cache_note, key_bytes));
         let mut bytes = Vec::with_capacity(size_of::<cache_note>());
         let key_bytes = usize::from(key_bytes).min(KEY_BYTES_MAX);
-        self.notes.read(place, offset_of!(cache_note, key) + key_bytes, &mut bytes);
+        self.ring.read(place, offset_of!(cache_note, key) + key_bytes, &mut bytes);
         fence(Ordering::Acquire);
         (found.load(Ordering::Acquire) == number + 1).then_some(Copied(bytes))
     }

@@ -190,10 +190,8 @@ impl Play {
             leaving.iter().map(one).collect::<Vec<_>>().join(", ")
         };
         let by = if answered { " by the programs" } else { "" };
-        let mut text = format!("{}: {} -> {}{by}", self.packets, in_words(&sent.bytes), all(found));
-        if expected != found {
-            text += &format!("; the rules: {}", all(expected));
-        }
+        let rules = if expected == found { String::new() } else { format!("; the rules: {}", all(expected)) };
+        let text = format!("{}: {} -> {}{by}{rules}", self.packets, in_words(&sent.bytes), all(found));
         self.happened.push_back(text);
         if self.happened.len() > HAPPENED_MAX {
             self.happened.pop_front();

@@ -109,21 +109,18 @@ impl Server {
         self.count += 1;
         let words: Vec<&str> = request.words.iter().map(String::as_str).collect();
         let mut object = None;
-        let payload = match words[..] {
-            ["GET", key] => match self.values.get(key) {
-                Some(value) => {
-                    // Most live for ever, some for a while; now and then it is not said.
-                    let remaining_ms = if value.ends_with('7') { 100_000 } else { u64::MAX };
-                    let note = ObjectNote { value_bytes: value.len() as u64, remaining_ms };
-                    object = (self.count % 7 != 0).then_some(note);
-                    format!("\x01\x01${}\r\n{value}\r\n", value.len())
-                }
-                None => "\x01\x00$-1\r\n".to_owned(),
-            },
-            _ => {
-                self.write(&words);
-                "\x01\x00+OK\r\n".to_owned()
-            }
+        let payload = if let ["GET", key] = words[..] {
+            let value = self.values.get(key);
+            // Most live for ever, some for a while; now and then it is not said.
+            let lives = |value: &String| if value.ends_with('7') { 100_000 } else { u64::MAX };
+            let note =
+                |value: &String| ObjectNote { value_bytes: value.len() as u64, remaining_ms: lives(value) };
+            object = value.map(note).filter(|_| !self.count.is_multiple_of(7));
+            let missing = || "\x01\x00$-1\r\n".to_owned();
+            value.map_or_else(missing, |value| format!("\x01\x01${}\r\n{value}\r\n", value.len()))
+        } else {
+            self.write(&words);
+            "\x01\x00+OK\r\n".to_owned()
         };
         let reply = Reply { session, seq: request.seq, payload: payload.into_bytes(), object };
         self.said.insert((session, request.seq), reply.clone());
@@ -132,7 +129,7 @@ impl Server {
 
     fn write(&mut self, words: &[&str]) {
         match *words {
-            ["SET", key, value] => drop(self.values.insert(key.to_owned(), value.to_owned())),
+            ["SET" | "EVAL", key, value] => drop(self.values.insert(key.to_owned(), value.to_owned())),
             ["APPEND", key, value] => self.values.entry(key.to_owned()).or_default().push_str(value),
             ["DEL", ref keys @ ..] => keys.iter().for_each(|key| drop(self.values.remove(*key))),
             ["MSET", ref pairs @ ..] => {
@@ -140,7 +137,6 @@ impl Server {
                     self.values.insert(pair[0].to_owned(), pair[1].to_owned());
                 }
             }
-            ["EVAL", key, value] => drop(self.values.insert(key.to_owned(), value.to_owned())),
             _ => panic!("{words:?} is no command"),
         }
     }
@@ -203,7 +199,7 @@ pub fn poll(epoch: Epoch) -> Sent {
 pub fn stable(session: u64, seq: u64, epoch: Epoch, way: u64) -> Sent {
     let key = keys(session).server_to_client;
     let mut bytes = Vec::new();
-    if way % 2 == 0 {
+    if way.is_multiple_of(2) {
         let mut header = Header::new(Kind::ServerAck, SessionId(session), epoch);
         header.seq_num = SeqNum(seq);
         emit(&header, &Tail::Empty, &[], &key, &mut bytes);

@@ -245,7 +245,7 @@ impl Programs {
 // ---- the programs' tables
 
 fn word(memory: &Memory, at: usize) -> &AtomicU64 {
-    assert!(at % 8 == 0 && at + 8 <= memory.bytes());
+    assert!(at.is_multiple_of(8) && at + 8 <= memory.bytes());
     // SAFETY: the word is aligned and lies in the mapping, which lives as long as the borrow.
     unsafe { AtomicU64::from_ptr(memory.place().as_ptr().add(at).cast()) }
 }
