@@ -110,13 +110,13 @@ static __always_inline bool scot_write_answer(struct xdp_md *frame, __u64 *to, c
 					      __u64 *sum)
 {
 	void *end = scot_data_end(frame);
-	__u32 words = answer->words;
+	__u32 bytes = answer->bytes;
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < SCOT_ANSWER_WORDS_MAX; i += SCOT_ANSWER_STEP) {
 		const __u64 *from = &answer->packet[i];
 
-		if (i >= words)
+		if (i * sizeof(*from) >= bytes)
 			return true;
 		if ((void *)(to + SCOT_ANSWER_STEP) > end)
 			return false;
@@ -133,7 +133,7 @@ static __always_inline bool scot_write_udp(struct xdp_md *frame, const struct sc
 					   const struct scot_answer *answer)
 {
 	struct udphdr *udp = scot_at(frame, context->udp_at);
-	__u16 bytes = sizeof(*udp) + answer->words * sizeof(__u64);
+	__u16 bytes = sizeof(*udp) + answer->bytes;
 	struct scot_pseudo_header pseudo = {
 		.source = { context->source.ip[0], context->source.ip[1] },
 		.destination = { context->destination.ip[0], context->destination.ip[1] },
@@ -154,40 +154,71 @@ static __always_inline bool scot_write_udp(struct xdp_md *frame, const struct sc
 	return true;
 }
 
+/* What became of an answer. */
+enum scot_made {
+	SCOT_MADE_NOT,  /* the frame is what it was */
+	SCOT_MADE,      /* the frame is the answer */
+	SCOT_MADE_HALF, /* the frame is nothing any more */
+};
+
+#define SCOT_HEADERS_BYTES_MAX 72 /* of Ethernet with a tag, IPv6 and UDP, and some */
+
+/* Makes a frame so long. Drivers that leave no room behind a frame leave some before it: then its headers go there. */
+static __always_inline enum scot_made scot_make_room(struct xdp_md *frame, const struct scot_context *context,
+						     __u64 wanted)
+{
+	__u64 present = frame->data_end - frame->data;
+	__u8 headers[SCOT_HEADERS_BYTES_MAX];
+	__u64 bytes = context->packet_at;
+	__u32 missing = wanted - present;
+
+	if (present == wanted || bpf_xdp_adjust_tail(frame, (int)missing) == 0)
+		return SCOT_MADE;
+	if (present > wanted || !scot_bound(&bytes, sizeof(headers)) ||
+	    bpf_xdp_load_bytes(frame, 0, headers, bytes) != 0 || bpf_xdp_adjust_head(frame, -(int)missing) != 0)
+		return SCOT_MADE_NOT;
+	return bpf_xdp_store_bytes(frame, 0, headers, bytes) == 0 ? SCOT_MADE : SCOT_MADE_HALF;
+}
+
 /* Makes the answer of the frame with its request. A function of its own, for the verifier and for the stack. */
 __noinline int scot_turn_round(struct xdp_md *frame, const struct scot_context *context,
 			       const struct scot_answer *answer)
 {
 	struct ethhdr *ethernet;
-	__u64 wanted, present;
+	enum scot_made made;
+	__u32 bytes, spare;
 
-	if (!context || !answer || answer->words > SCOT_ANSWER_WORDS_MAX)
-		return 0;
-	wanted = context->packet_at + (__u64)answer->words * sizeof(__u64);
-	present = frame->data_end - frame->data;
-	if (present != wanted && bpf_xdp_adjust_tail(frame, (int)(wanted - present)) != 0)
-		return 0;
+	if (!context || !answer || answer->bytes > sizeof(answer->packet))
+		return SCOT_MADE_NOT;
+	bytes = answer->bytes;
+	// It is written in whole steps; what the last has too much goes again.
+	spare = -bytes % (SCOT_ANSWER_STEP * sizeof(__u64));
+	made = scot_make_room(frame, context, context->packet_at + (__u64)bytes + spare);
+	if (made != SCOT_MADE)
+		return made;
 	ethernet = scot_data(frame);
 	if ((void *)(ethernet + 1) > scot_data_end(frame))
-		return 0;
+		return SCOT_MADE_HALF;
 	scot_swap_stations(ethernet);
-	return scot_write_network(frame, context, sizeof(struct udphdr) + answer->words * sizeof(__u64)) &&
-	       scot_write_udp(frame, context, answer);
+	if (!scot_write_network(frame, context, sizeof(struct udphdr) + bytes) ||
+	    !scot_write_udp(frame, context, answer) || (spare && bpf_xdp_adjust_tail(frame, -(int)spare) != 0))
+		return SCOT_MADE_HALF;
+	return SCOT_MADE;
 }
 
 /* Makes the answer of the function with this number. */
-static __always_inline bool scot_make_answer(struct xdp_md *frame, const struct scot_context *context, __u32 by)
+static __always_inline int scot_make_answer(struct xdp_md *frame, const struct scot_context *context, __u32 by)
 {
 	struct scot_answer *answer = scot_answer_here();
 	int made = 0;
 
 	if (!answer)
-		return false;
+		return SCOT_MADE_NOT;
 #define SCOT_MAKE_ANSWER(name, number)                                          \
 	if (scot_is_on(number) && by == (number))                               \
 		made = name##_make_answer(frame, context, answer);
 	SCOT_FUNCTIONS(SCOT_MAKE_ANSWER)
-	return made && scot_turn_round(frame, context, answer);
+	return made ? scot_turn_round(frame, context, answer) : SCOT_MADE_NOT;
 }
 
 /* ---- packets of Scotfree's */
@@ -271,8 +302,8 @@ static __always_inline enum scot_verdict scot_bad(struct scot_counters *counters
 	return scot_refuse(counters, reason);
 }
 
-/* A request is its session's, authentic, and takes its place before any function sees it. Not NEXT or without a place:
- * no function sees it.
+/* A request is its session's, authentic, and takes its place before any function sees it, or goes on unstamped without
+ * one. Not NEXT: no function sees it.
  */
 static __always_inline enum scot_verdict scot_admit(struct xdp_md *frame, struct scot_context *context,
 						    const struct scot_header *header, struct scot_counters *counters)
@@ -349,8 +380,6 @@ static __always_inline void scot_decide(struct xdp_md *frame, struct scot_contex
 		context->direction = SCOT_TO_SERVER;
 		context->server = to;
 		outcome->verdict = scot_admit(frame, context, header, counters);
-		if (context->place == SCOT_PLACE_NONE)
-			return;
 	}
 	scot_ask(frame, context, outcome);
 }
@@ -363,15 +392,27 @@ static __always_inline int scot_answer_and_forward(const struct scot_context *co
 	return pair ? bpf_redirect_map(pair, 0, BPF_F_BROADCAST) : XDP_ABORTED;
 }
 
-static __always_inline int scot_answer(struct xdp_md *frame, const struct scot_context *context, __u32 by,
-				       struct scot_counters *counters)
+/* Where there is no room for the answer in its frame the request goes on: it has its place and its stamp. Who would have
+ * answered it sees it once more.
+ */
+static __always_inline int scot_answer(struct xdp_md *frame, struct scot_context *context, const struct scot_way *way,
+				       __u32 by, struct scot_counters *counters)
 {
-	if (!scot_make_answer(frame, context, by)) {
-		counters->unwritable++;
-		return XDP_DROP;
+	int made = scot_make_answer(frame, context, by);
+
+	if (made == SCOT_MADE) {
+		counters->answered++;
+		return bpf_redirect_map(&scot_ports, context->ingress, 0);
 	}
-	counters->answered++;
-	return bpf_redirect_map(&scot_ports, context->ingress, 0);
+	counters->unwritable++;
+	if (made != SCOT_MADE_NOT)
+		return XDP_DROP;
+	context->unanswerable = 1;
+#define SCOT_ASK_AGAIN(name, number)                    \
+	if (scot_is_on(number) && by == (number))       \
+		name##_on_packet(frame, context);
+	SCOT_FUNCTIONS(SCOT_ASK_AGAIN)
+	return scot_forward(way, counters);
 }
 
 static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_context *context,
@@ -392,7 +433,7 @@ static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_cont
 		counters->forwarded++;
 		return scot_answer_and_forward(context);
 	case SCOT_ANSWER:
-		return scot_answer(frame, context, outcome.by, counters);
+		return scot_answer(frame, context, way, outcome.by, counters);
 	case SCOT_PASS_UP:
 		scot_pass_up(frame, context, SCOT_UPCALL_FRAME, counters);
 		return XDP_DROP;
@@ -457,7 +498,7 @@ static __always_inline bool scot_turn_back(struct xdp_md *frame)
 	if (scot_is_on(number) && !made)                           \
 		made = name##_make_answer(frame, &context, answer);
 	SCOT_FUNCTIONS(SCOT_ASK_ANSWER)
-	return made && scot_turn_round(frame, &context, answer);
+	return made && scot_turn_round(frame, &context, answer) == SCOT_MADE;
 }
 
 static __always_inline int scot_leave(struct xdp_md *frame)

@@ -5,7 +5,8 @@
  *   __noinline int NAME_on_packet(struct xdp_md *frame, struct scot_context *context);
  *
  * which sees every packet of Scotfree's that is whole, in the order of the list, until one says more than NEXT; a
- * request only if it is authentic, comes from where its session's client lives, and has taken its place; and
+ * request that has a place is authentic and comes from where its session's client lives, one that has none goes on
+ * unstamped; and
  *
  *   __noinline int NAME_make_answer(struct xdp_md *frame, const struct scot_context *context,
  *                                   struct scot_answer *answer);
@@ -32,15 +33,18 @@ enum scot_verdict {
 	SCOT_REFUSE,              /* nowhere; it is counted */
 };
 
-#define SCOT_ANSWER_WORDS_MAX 32
-#define SCOT_ANSWER_STEP 2 /* words: an answer is a multiple of these */
+#define SCOT_ANSWER_STEP 2 /* words: an answer is written in multiples of these, filled up with zeros */
+#define SCOT_ANSWER_WORDS_MAX 182
 
 /* A packet that goes back to where a request came from. */
 struct scot_answer {
-	__u32 words;              /* its size, in words of eight bytes */
+	__u32 bytes;              /* its size */
 	__u32 zero;
 	__u64 packet[SCOT_ANSWER_WORDS_MAX];
 };
+
+_Static_assert(sizeof(((struct scot_answer *)0)->packet) >= SCOT_PACKET_BYTES_MAX, "every packet fits");
+_Static_assert(SCOT_ANSWER_WORDS_MAX % SCOT_ANSWER_STEP == 0, "the last step is whole");
 
 static __always_inline enum scot_verdict scot_refuse(struct scot_counters *counters, enum scot_refusal reason)
 {
@@ -84,7 +88,6 @@ static __always_inline void scot_seal_answer(struct scot_answer *answer, const s
 	const __u64 *words = answer->packet;
 	struct scot_sip sip;
 
-	_Static_assert(SCOT_ANSWER_WORDS_MAX % SCOT_ANSWER_STEP == 0, "the last step is whole");
 	scot_sip_start(&sip, key);
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < SCOT_MAC_OFFSET / 8; i++)
@@ -93,7 +96,43 @@ static __always_inline void scot_seal_answer(struct scot_answer *answer, const s
 	for (__u32 i = sizeof(struct scot_header) / 8; i < bytes / 8; i++)
 		scot_sip_word(&sip, words[i]);
 	header->mac = scot_sip_end(&sip, 0, bytes - 8);
-	answer->words = bytes / 8;
+	answer->bytes = bytes;
+}
+
+/* Gives an answer of any size its MAC. The last word of it that is not whole is filled up with zeros. Not 0 if it could
+ * be made. A function of its own, for the verifier.
+ */
+__noinline int scot_seal_long_answer(struct scot_answer *answer, const struct scot_key *key)
+{
+	struct scot_header *header;
+	struct scot_sip sip;
+	__u32 bytes, whole;
+	__u64 filling;
+
+	if (!answer || !key)
+		return 0;
+	header = (void *)answer->packet;
+	bytes = answer->bytes;
+	if (bytes < sizeof(*header) || bytes > SCOT_PACKET_BYTES_MAX)
+		return 0;
+	whole = bytes / 8;
+	scot_sip_start(&sip, key);
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < SCOT_MAC_OFFSET / 8; i++)
+		scot_sip_word(&sip, answer->packet[i]);
+#pragma clang loop unroll(disable)
+	for (__u32 i = sizeof(*header) / 8; i < SCOT_ANSWER_WORDS_MAX; i++) {
+		if (i >= whole)
+			break;
+		scot_sip_word(&sip, answer->packet[i]);
+	}
+	// What fills up the last step.
+	filling = whole | 1;
+	asm volatile("" : "+r"(filling));
+	if (bytes % 16 != 0 && bytes % 16 <= 8 && filling < SCOT_ANSWER_WORDS_MAX)
+		answer->packet[filling] = 0;
+	header->mac = scot_sip_end(&sip, bytes % 8 ? answer->packet[whole] : 0, bytes - 8);
+	return 1;
 }
 
 #endif

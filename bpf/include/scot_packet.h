@@ -64,7 +64,7 @@ struct scot_context {
 	__u8 place;             /* enum scot_place */
 	__u8 logs;              /* its place is its keeper's to fill with an entry */
 	__u8 granted;           /* the durability that may be acknowledged now */
-	__u32 zero;
+	__u32 unanswerable;     /* a function would have answered it, and its frame had no room for that */
 	struct scot_stamp stamp; /* of one that has a place; its kind is NONE if that is forgotten */
 };
 

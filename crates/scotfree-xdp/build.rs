@@ -15,21 +15,29 @@ fn main() {
     println!("cargo:rerun-if-changed={}", root.join("bpf").display());
     let order = order(&root);
     let functions = functions(&root.join("crates"), &order);
-    build(&root, &out, "dispatcher", &functions);
+    build(&root, &out, "dispatcher", &functions, &[]);
     say(&out, &functions);
-    // What tests put into the list beside them; their package asks for it by what stands here.
+    // What tests put into the list beside them.
     let fixtures = functions_of_fixtures(&root, &order);
     let object = out.join("fixtures.bpf.o");
-    println!("cargo:fixtures={}", object.display());
     if fixtures.is_empty() {
-        println!("cargo:fixture_functions=");
+        say_fixtures(&object, "");
         fs::write(&object, []).expect("the folder is cargo's");
         return;
     }
     let all = in_order(&order, functions.into_iter().chain(fixtures).collect());
-    build(&root, &out, "fixtures", &all);
+    build(&root, &out, "fixtures", &all, &["-DSCOT_WITH_FAULTS"]);
     let names: Vec<&str> = all.iter().map(|function| function.name.as_str()).collect();
-    println!("cargo:fixture_functions={}", names.join(","));
+    say_fixtures(&object, &names.join(","));
+}
+
+/// Tells the tests of this package, and the packages of who depends on it, where the programs with fixtures lie and which
+/// functions they have.
+fn say_fixtures(object: &Path, functions: &str) {
+    println!("cargo:fixtures={}", object.display());
+    println!("cargo:fixture_functions={functions}");
+    println!("cargo:rustc-env=SCOT_OBJECT_WITH_FIXTURES={}", object.display());
+    println!("cargo:rustc-env=SCOT_FUNCTIONS_WITH_FIXTURES={functions}");
 }
 
 /// A function of the device: its name, and the folder of its programs.
@@ -43,10 +51,18 @@ impl Function {
         self.folder.join(format!("{}.bpf.c", self.name))
     }
 
+    fn text(&self) -> String {
+        fs::read_to_string(self.source()).expect("it was found")
+    }
+
     /// Whether it keeps the places of sessions.
     fn keeps_places(&self) -> bool {
-        let text = fs::read_to_string(self.source()).expect("it was found");
-        text.contains(&format!("{}_take_place(", self.name))
+        self.text().contains(&format!("{}_take_place(", self.name))
+    }
+
+    /// Whether it can be one of a set's: it says so if it has tables that are made anew with every load.
+    fn is_for_sets(&self) -> bool {
+        !self.text().contains(&format!("#define {}_NOT_IN_SETS", self.name.to_uppercase()))
     }
 }
 
@@ -99,7 +115,7 @@ fn in_order(order: &[String], mut functions: Vec<Function>) -> Vec<Function> {
 }
 
 /// Compiles the dispatcher with these functions.
-fn build(root: &Path, out: &Path, name: &str, functions: &[Function]) {
+fn build(root: &Path, out: &Path, name: &str, functions: &[Function], more: &[&str]) {
     let source = root.join("bpf/dispatcher.bpf.c");
     let list = out.join(name);
     fs::create_dir_all(&list).expect("the folder is cargo's");
@@ -114,7 +130,9 @@ fn build(root: &Path, out: &Path, name: &str, functions: &[Function]) {
         .source(&source)
         .obj(out.join(format!("{name}.bpf.o")))
         .clang(clang::find())
-        .clang_args(fixed.map(str::to_owned).into_iter().chain(includes).chain([arch_include]))
+        .clang_args(
+            fixed.iter().chain(more).map(|word| (*word).to_owned()).chain(includes).chain([arch_include]),
+        )
         .build_and_generate(out.join(format!("{name}.skel.rs")));
     if let Err(error) = built {
         panic!("compiling {} failed: {error:#}\n{}", source.display(), clang::ADVICE);
@@ -143,7 +161,12 @@ fn say(out: &Path, functions: &[Function]) {
         format!("({name:?}, &{:?})", fields_of(&types, &format!("{name}_counters")))
     };
     let all: Vec<String> = functions.iter().map(one).collect();
-    let text = format!("pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[{}];\n", all.join(", "));
+    let of_sets: Vec<&str> =
+        functions.iter().filter(|one| one.is_for_sets()).map(|one| one.name.as_str()).collect();
+    let text = format!(
+        "pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[{}];\npub(crate) const OF_SETS: &[&str] = &{of_sets:?};\n",
+        all.join(", ")
+    );
     fs::write(out.join("functions.rs"), text).expect("the folder is cargo's");
 }
 

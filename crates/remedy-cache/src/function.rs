@@ -20,10 +20,10 @@ use std::ops::RangeInclusive;
 
 /// What is known of one server.
 #[derive(Debug)]
-struct Known {
-    cache: Cache,
-    epoch: Epoch,
-    boot_epoch: BootEpoch,
+pub(crate) struct Known {
+    pub(crate) cache: Cache,
+    pub(crate) epoch: Epoch,
+    pub(crate) boot_epoch: BootEpoch,
 }
 
 /// Reads answered by the device.
@@ -31,13 +31,13 @@ struct Known {
 pub struct ReadCache {
     limits: Limits,
     planted: Planted,
-    language: Box<dyn Language>,
+    pub(crate) language: Box<dyn Language>,
     /// By server.
-    known: Vec<Known>,
+    pub(crate) known: Vec<Known>,
     /// By region: the requests that have passed.
-    seen: Vec<Seen>,
+    pub(crate) seen: Vec<Seen>,
     /// By region: those that callers may wait for.
-    elders: Vec<Elders>,
+    pub(crate) elders: Vec<Elders>,
     /// Memory of what a payload says.
     key: Vec<u8>,
     value: Vec<u8>,
@@ -76,7 +76,7 @@ impl ReadCache {
         &self.known[usize::from(server.0)].cache
     }
 
-    fn cache_mut(&mut self, server: ServerIndex) -> &mut Cache {
+    pub(crate) fn cache_mut(&mut self, server: ServerIndex) -> &mut Cache {
         &mut self.known[usize::from(server.0)].cache
     }
 
@@ -267,7 +267,7 @@ impl ReadCache {
 }
 
 /// The place of a logged write in the order.
-fn order_of(stamp: &Stamp) -> Option<OrderKey> {
+pub(crate) fn order_of(stamp: &Stamp) -> Option<OrderKey> {
     (stamp.kind == StampKind::Order).then_some((stamp.boot_epoch, stamp.number))
 }
 
@@ -276,7 +276,7 @@ fn session_of(base: &Base, (name, _): RequestName) -> Option<&SessionBase> {
 }
 
 /// Whether the server has everything of this session up to this place.
-fn is_stable(base: &Base, name: RequestName) -> bool {
+pub(crate) fn is_stable(base: &Base, name: RequestName) -> bool {
     session_of(base, name).is_some_and(|session| name.1 <= session.stable)
 }
 

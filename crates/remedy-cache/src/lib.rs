@@ -8,6 +8,7 @@ mod elders;
 mod function;
 mod remedy;
 mod seen;
+mod told;
 
 pub use function::ReadCache;
 pub use remedy::{ENTRY, MAKER};
@@ -15,3 +16,4 @@ pub use scotfree_cache::{
     Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Missed, Names, Planted,
     Read, Redis, Refused, Reply, ReplyTo, RequestName, Scope, Slot,
 };
+pub use told::Told;

@@ -5,6 +5,7 @@
 //! that had passed. docs/design/cache.md has the rules K1 to K12.
 
 mod asked;
+mod shown;
 
 pub use asked::{Listed, Why};
 
@@ -227,6 +228,8 @@ pub struct Cache {
     shelf: Shelf,
     /// Entries of former ones are dead.
     generation: u64,
+    /// How often a value was forgotten that no write has made stale.
+    forgotten: u64,
     /// How many requests have passed.
     passage: u64,
     under_way: BTreeMap<RequestName, Place>,
@@ -256,6 +259,7 @@ impl Cache {
             all: Track::default(),
             shelf: Shelf::new(limits.bytes_max, limits.entries_max),
             generation: 0,
+            forgotten: 0,
             passage: 0,
             under_way: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -313,6 +317,11 @@ impl Cache {
     /// Whether the reply to a read may fill.
     pub fn awaits(&self, read: RequestName) -> bool {
         self.reads.contains_key(&read)
+    }
+
+    /// The key of a read whose reply may fill.
+    pub fn awaited(&self, read: RequestName) -> Option<(KeyHash, &[u8])> {
+        self.reads.get(&read).map(|noted| (noted.key_hash, &noted.key[..]))
     }
 
     /// The value of a slot that was just found.
@@ -683,6 +692,7 @@ impl Cache {
     /// All entries are dead from now on, and go when they are met or when there is no room.
     fn forget_entries(&mut self) {
         self.generation += 1;
+        self.forgotten += 1;
         self.pending.clear();
     }
 

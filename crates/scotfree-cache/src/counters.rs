@@ -24,6 +24,8 @@ pub enum Missed {
     Elders,
     /// What is known lives for a while, and a logged write may wait to be executed.
     Unexecuted,
+    /// It is known, and who answers in the cache's place had not been shown it.
+    NotShown,
 }
 
 impl Missed {
@@ -40,6 +42,7 @@ impl Missed {
             Missed::Unexecuted => {
                 "its value has an end, and the server may let it go before it executes what has passed"
             }
+            Missed::NotShown => "the programs in the kernel have not been shown it",
             Missed::Elders => "its caller waits for something that it asked before",
         }
     }
@@ -64,7 +67,7 @@ pub enum Refused {
     ManyReads,
 }
 
-const MISSED_COUNT: usize = 9;
+const MISSED_COUNT: usize = 10;
 const REFUSED_COUNT: usize = 7;
 const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"absent\"",
@@ -76,6 +79,7 @@ const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"no_word\"",
     "reason=\"elders\"",
     "reason=\"unexecuted\"",
+    "reason=\"not_shown\"",
 ];
 const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
     "reason=\"not_kept\"",
@@ -159,7 +163,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_label_of_its_own() {
         let counters = CacheCounters {
-            misses: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+            misses: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
             refused: [1, 2, 3, 4, 5, 6, 7],
             ..CacheCounters::default()
         };
@@ -170,7 +174,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), count);
         assert_eq!(
-            (Missed::Unexecuted as usize + 1, Refused::ManyReads as usize + 1),
+            (Missed::NotShown as usize + 1, Refused::ManyReads as usize + 1),
             (MISSED_COUNT, REFUSED_COUNT)
         );
         assert_eq!(counters.plus(&counters).misses[5], 12);

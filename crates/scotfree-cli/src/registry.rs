@@ -44,7 +44,7 @@ macro_rules! remedy {
 /// All of them.
 pub const REMEDIES: &[Remedy] = &[
     // A line each, in the order in which packets pass their functions unless the configuration says otherwise.
-    remedy!(remedy_cache),
+    remedy!(remedy_cache, kernel = remedy_cache_kernel),
     remedy!(remedy_persist, kernel = remedy_persist_kernel, world = remedy_persist_world),
 ];
 

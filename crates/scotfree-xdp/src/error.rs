@@ -106,6 +106,17 @@ pub enum KernelError {
         /// How many are wanted.
         wanted: u32,
     },
+    /// A set has not all functions of the list.
+    #[error(
+        "the programs in {} have no `{function}`: take it out of [switch] functions, or start as root with a folder \
+         of the device's own (--pin), or with `--plane user`", path.display()
+    )]
+    NotInSet {
+        /// The folder.
+        path: PathBuf,
+        /// What it has not.
+        function: &'static str,
+    },
     /// There is no set.
     #[error(
         "{} is no set of programs, or not for this user; see: ls -l /sys/fs/bpf; make one, as root: scot setup \

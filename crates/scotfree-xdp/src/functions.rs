@@ -16,6 +16,23 @@ impl Functions {
     /// None: all of Scotfree's requests are the daemon's.
     pub const NONE: Functions = Functions(0);
 
+    /// Those that a set has.
+    pub(crate) fn of_sets() -> Functions {
+        Functions::named(OF_SETS).expect("they are named by those that there are")
+    }
+
+    /// The names of those that are off.
+    pub(crate) fn off(self) -> impl Iterator<Item = &'static str> {
+        let is_off = move |at: &usize| self.0 & 1 << at == 0;
+        (0..FUNCTIONS.len()).filter(is_off).map(|at| FUNCTIONS[at].0)
+    }
+
+    /// Those of these that others do not have, by their names.
+    pub(crate) fn missing_in(self, others: Functions) -> Vec<&'static str> {
+        let is_missing = |at: &usize| self.0 & 1 << at != 0 && others.0 & 1 << at == 0;
+        (0..FUNCTIONS.len()).filter(is_missing).map(|at| FUNCTIONS[at].0).collect()
+    }
+
     /// Those with these names.
     pub fn named(names: &[&str]) -> Result<Functions, KernelError> {
         let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();

@@ -166,6 +166,9 @@ impl Kernel {
     /// Takes the programs and tables of a set, also without the rights to make them.
     fn open_set(config: &KernelConfig, folder: &Path) -> Result<Kernel, KernelError> {
         let lock = lock_folder(folder)?;
+        if let Some(function) = config.functions.missing_in(Functions::of_sets()).first() {
+            return Err(KernelError::NotInSet { path: folder.to_owned(), function });
+        }
         require_layout(folder)?;
         let programs = prepared::open_programs(folder, config.slot_count)?;
         let tables = |name: &str| MapHandle::from_pinned_path(table_path(folder, OsStr::new(name)));
@@ -217,6 +220,24 @@ impl Kernel {
         let slots = self.opened.slots.as_ref().filter(|slots| slots.value_size() as usize == bytes);
         let slots = slots.ok_or_else(|| failed()(std::io::ErrorKind::NotFound.into()))?;
         Memory::map(slots.as_fd(), bytes * slots.max_entries() as usize).map_err(failed())
+    }
+
+    /// The memory of a table of a function's own, of at least `bytes`, in a kernel whose programs this process has loaded.
+    pub fn map_table(&self, name: &str, bytes: usize) -> Result<Memory, KernelError> {
+        let failed = || system(format!("mapping the table {name}"));
+        let none = || failed()(std::io::ErrorKind::NotFound.into());
+        let Programs::Loaded(object) = &self.programs else { return Err(none()) };
+        let map = object.maps().find(|map| map.name() == name);
+        let map = map.filter(|map| map.value_size() as usize * map.max_entries() as usize >= bytes);
+        Memory::map(map.ok_or_else(none)?.as_fd(), bytes).map_err(failed())
+    }
+
+    /// A table of a function's own that counts, by word and over all processors.
+    pub fn counted_in(&self, name: &str) -> Result<Vec<u64>, KernelError> {
+        let Programs::Loaded(object) = &self.programs else { return Ok(Vec::new()) };
+        let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(Vec::new()) };
+        let table = MapHandle::try_from(&map).and_then(|table| sums_of(&table));
+        table.map_err(bpf(format!("reading the table {name}")))
     }
 
     /// The daemon's end of the ring; there must be only one.
@@ -343,6 +364,10 @@ pub(crate) fn open_object(
     let mut open = ObjectBuilder::default().open_memory(object).map_err(load_failed)?;
     set_slot_count(&mut open, config.slot_count).map_err(load_failed)?;
     set_functions(&mut open, config.functions);
+    // Tests number the functions of theirs otherwise.
+    if std::ptr::eq(object, crate::OBJECT) {
+        shrink_tables(&mut open, config.functions).map_err(load_failed)?;
+    }
     for mut program in open.progs_mut() {
         if program.name() == PROGRAM_EGRESS_ALONE {
             program.set_autoload(testing);
@@ -354,6 +379,13 @@ pub(crate) fn open_object(
 fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
     let slots = open.maps_mut().find(|map| map.name() == TABLE_SLOTS);
     slots.map_or(Ok(()), |mut slots| slots.set_max_entries(count))
+}
+
+/// The tables of a function's own, which are made anew with every load, take no room while it is off.
+fn shrink_tables(open: &mut OpenObject, functions: Functions) -> libbpf_rs::Result<()> {
+    let off: Vec<String> = functions.off().map(|name| format!("{name}_")).collect();
+    let is_own = |name: &OsStr| off.iter().any(|begin| name.as_bytes().starts_with(begin.as_bytes()));
+    open.maps_mut().filter(|map| is_own(map.name())).try_for_each(|mut map| map.set_max_entries(1))
 }
 
 /// The kernel takes out what is not on, since it knows this table to be constant.

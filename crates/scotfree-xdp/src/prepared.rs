@@ -107,7 +107,7 @@ fn load(folder: &Path, config: SetConfig) -> Result<(), KernelError> {
 }
 
 fn of_set(folder: &Path, slot_count: u32) -> KernelConfig {
-    KernelConfig { slot_count, pin: Some(folder.to_owned()), functions: Functions::ALL }
+    KernelConfig { slot_count, pin: Some(folder.to_owned()), functions: Functions::of_sets() }
 }
 
 fn program(object: &Object, name: &str) -> RawFd {

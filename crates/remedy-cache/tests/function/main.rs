@@ -4,3 +4,4 @@ mod bench;
 mod hostile;
 mod rules;
 mod sequences;
+mod told;

@@ -61,6 +61,7 @@ impl Cache {
         while let Some(slot) = self.find_where(at, |entry| entry.key_hash == key_hash) {
             self.drop_entry(slot);
             was_known = true;
+            self.forgotten += 1;
         }
         was_known
     }

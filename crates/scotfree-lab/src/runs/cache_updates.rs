@@ -33,7 +33,15 @@ struct Settings {
     store: String,
     with: With,
     updates_percent: u32,
+    /// What moves the devices' frames, if it is not what it is in most arms.
+    plane: Option<String>,
     stand: Stand,
+}
+
+impl Settings {
+    fn plane(&self) -> &str {
+        self.plane.as_deref().unwrap_or(&self.stand.plane)
+    }
 }
 
 /// What completes an update and answers a read.
@@ -57,7 +65,7 @@ struct Stand {
     popularity: Popularity,
     /// Where the log of the embedded server lies.
     log: Medium,
-    /// What moves the devices' frames.
+    /// What moves the devices' frames, unless an arm says otherwise.
     plane: String,
     time_ms: u64,
     warmup_ms: u64,
@@ -103,6 +111,7 @@ struct World<'c, 'a> {
 
 struct Sides<'a> {
     is_redis: bool,
+    plane: String,
     without_cache: Side<'a>,
     with_cache: Side<'a>,
 }
@@ -110,14 +119,13 @@ struct Sides<'a> {
 impl World<'_, '_> {
     fn measure(&mut self, settings: &Settings, seed: u64) -> Result<Measured, Trouble> {
         let is_redis = settings.store == REDIS;
-        if self.sides.as_ref().is_none_or(|sides| sides.is_redis != is_redis) {
+        let plane = settings.plane();
+        if self.sides.as_ref().is_none_or(|sides| (sides.is_redis, &sides.plane[..]) != (is_redis, plane)) {
             // The ones before go first, with all that runs there.
             self.sides = None;
-            self.sides = Some(Sides {
-                is_redis,
-                without_cache: Side::up(self.context, &self.stand, is_redis, false)?,
-                with_cache: Side::up(self.context, &self.stand, is_redis, true)?,
-            });
+            let up = |has_cache| Side::up(self.context, &self.stand, plane, is_redis, has_cache);
+            let (without_cache, with_cache) = (up(false)?, up(true)?);
+            self.sides = Some(Sides { is_redis, plane: plane.to_owned(), without_cache, with_cache });
         }
         let sides = self.sides.as_mut().expect("they are up");
         let side =
@@ -143,13 +151,14 @@ impl<'a> Side<'a> {
     fn up(
         context: &Context<'a>,
         stand: &Stand,
+        plane: &str,
         is_redis: bool,
         has_cache: bool,
     ) -> Result<Side<'a>, Trouble> {
         let name = &context.experiment.name;
         let site = context.site_named(&if has_cache { format!("{name}-with") } else { name.clone() })?;
         let functions = if has_cache { &CACHE[..] } else { &[] };
-        let switch = site.start_switch_with(Logs::Ram, &[&["--plane", &stand.plane], functions].concat())?;
+        let switch = site.start_switch_with(Logs::Ram, &[&["--plane", plane], functions].concat())?;
         let mut side = Side { site, has_cache, store: None, processes: vec![switch] };
         if is_redis {
             side.serve_redis(stand)?;

@@ -6,6 +6,9 @@ use super::{Kernel, Programs, PROGRAM_EGRESS_ALONE, PROGRAM_INGRESS};
 use crate::error::{bpf, KernelError};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
+/// How long frames are at most, with reserve.
+const FRAME_BYTES_MAX: usize = 2_048;
+
 impl Kernel {
     /// Runs the ingress program on a frame that came in by `ifindex`.
     pub fn test_ingress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
@@ -31,7 +34,8 @@ impl Kernel {
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [0, frame.len() as u32, 0, ifindex, 0, 0_u32];
         let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let mut out = vec![0; frame.len() + 256];
+        // An answer may be longer than its request.
+        let mut out = vec![0; frame.len() + FRAME_BYTES_MAX];
         let input = ProgramInput {
             context_in: Some(&mut context),
             data_in: Some(frame),

@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/* The cache's function in the kernel: answers reads with what the daemon has shown, and says of everything else that
+ * matters that it has passed. What may be answered the rules in the daemon decide alone (docs/design/cache.md).
+ *
+ * Invariants: a value that a passing packet makes doubtful is dead before that packet goes on; a read is answered only
+ * if its client has everything before it.
+ */
+#include "cache.h"
+#include "scot_function.h"
+
+#define CACHE_NOT_IN_SETS /* its tables are made anew with every load, which a set does without */
+#define CACHE_HEAD_BYTES 64 /* of a payload: what of it is looked at */
+#define CACHE_PAYLOAD_AT (sizeof(struct scot_header) + sizeof(struct scot_stamp))
+
+/* How sidecars write requests (crates/scotfree-cache/src/language/redis.rs). */
+#define CACHE_VERSION 1
+#define CACHE_FLAG_EARLY 1
+#define CACHE_FLAG_RESP3 128
+#define CACHE_FLAG_NOTED 8192
+#define CACHE_COMMAND_AT 10
+#define CACHE_GET_BYTES_MIN 29 /* of a GET of nothing */
+
+/* Rules that tests switch off to show that they would notice; only their programs can. */
+enum cache_fault {
+	CACHE_FAULT_IGNORE_WRITES = 1u << 0,   /* K1, K2: a write makes nothing doubtful */
+	CACHE_FAULT_ONE_KEY_ALWAYS = 1u << 1,  /* K8: a write touches the key of its header alone */
+	CACHE_FAULT_HASH_ONLY = 1u << 2,       /* K9: two keys are one if their hashes are */
+	CACHE_FAULT_IGNORE_EPOCH = 1u << 3,    /* K5: what was shown is answered in whatever epoch */
+	CACHE_FAULT_PIPELINED = 1u << 4,       /* K14: although the client waits for what it asked before */
+	CACHE_FAULT_IGNORE_UNSEEN = 1u << 5,   /* a response to what never passed changes nothing */
+	CACHE_FAULT_SILENT = 1u << 6,          /* the daemon is not told of writes */
+	CACHE_FAULT_SAY_NOTHING_DOUBTFUL = 1u << 7, /* the daemon is told, and what was shown goes on */
+};
+
+#ifdef SCOT_WITH_FAULTS
+static __always_inline bool cache_is_planted(const struct cache_head *head, enum cache_fault fault)
+{
+	return *(const volatile __u32 *)&head->planted & fault;
+}
+#else
+static __always_inline bool cache_is_planted(const struct cache_head *head, enum cache_fault fault)
+{
+	return false;
+}
+#endif
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cache_head);
+} cache_heads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CACHE_BUCKETS);
+	__type(key, __u32);
+	__type(value, struct cache_bucket);
+} cache_buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CACHE_CELLS);
+	__type(key, __u32);
+	__type(value, struct cache_cell);
+} cache_cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CACHE_NOTES);
+	__type(key, __u32);
+	__type(value, struct cache_note);
+} cache_notes SEC(".maps");
+
+/* By a session's place: from which seq_num on everything has passed this incarnation of the device. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SCOT_SESSIONS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} cache_seen SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cache_counts);
+} cache_counted SEC(".maps");
+
+/* Where a packet is looked at; too large for the stack. */
+struct cache_desk {
+	__u64 fence;
+	__u32 key_bytes;        /* of a read that may be answered; else 0 */
+	__u32 value_bytes;      /* of what was found */
+	__u16 database;
+	__u8 zero[6];
+	__u8 head[CACHE_HEAD_BYTES];
+	__u64 key[2 * CACHE_KEY_WORDS];
+	__u64 value[CACHE_VALUE_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cache_desk);
+} cache_desks SEC(".maps");
+
+static __always_inline struct cache_head *cache_head_here(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&cache_heads, &first);
+}
+
+static __always_inline struct cache_desk *cache_desk_here(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&cache_desks, &first);
+}
+
+static __always_inline struct cache_bucket *cache_bucket_of(__u64 key_hash)
+{
+	__u32 at = key_hash & (CACHE_BUCKETS - 1);
+
+	return bpf_map_lookup_elem(&cache_buckets, &at);
+}
+
+/* ---- what the daemon is told */
+
+/* So many notes wait that the daemon should look, whatever else wakes it. It knows no session 0. */
+static __always_inline void cache_poke(void)
+{
+	struct scot_entry_note note = { .type = SCOT_UPCALL_ENTRY };
+
+	bpf_ringbuf_output(&scot_upcalls, &note, sizeof(note), 0);
+}
+
+/* Tells of a packet. A function of its own, for the verifier. */
+__noinline int cache_tell(struct xdp_md *frame, const struct scot_context *context, __u64 key_hash, __u32 what)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_desk *desk = cache_desk_here();
+	struct scot_header *header;
+	struct cache_note *note;
+	__u64 number;
+	__u32 at;
+
+	if (!context || !head || !desk)
+		return 0;
+	header = scot_at(frame, context->packet_at);
+	if ((void *)(header + 1) > scot_data_end(frame))
+		return 0;
+	number = __sync_fetch_and_add(&head->notes, 1);
+	at = number & (CACHE_NOTES - 1);
+	note = bpf_map_lookup_elem(&cache_notes, &at);
+	if (!note)
+		return 0;
+	// Until it is whole it is nobody's.
+	__sync_lock_test_and_set(&note->number, 0);
+	note->session = header->session;
+	note->seq_num = header->seq_num;
+	note->completed = header->completed;
+	note->flags = header->flags;
+	note->key_hash = key_hash;
+	note->now = context->now;
+	note->order = context->stamp.number;
+	note->boot_epoch = context->stamp.boot_epoch;
+	note->stamp_kind = context->stamp.kind;
+	note->what = what;
+	note->server = context->server;
+	note->kind = context->kind;
+	note->place = context->place;
+	note->database = desk->database;
+	note->key_bytes = desk->key_bytes;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < CACHE_KEY_WORDS; i++) {
+		if (i * 8 >= desk->key_bytes)
+			break;
+		note->key[i] = desk->key[i];
+	}
+	// A full barrier: who finds the number finds all of it.
+	__sync_lock_test_and_set(&note->number, number + 1);
+	if (number - *(volatile __u64 *)&head->taken >= CACHE_NOTES / 2 && number % CACHE_POKE_EVERY == 0)
+		cache_poke();
+	return 1;
+}
+
+/* Makes the keys of a bucket doubtful, or all, and tells why. */
+static __always_inline void cache_doubt(struct xdp_md *frame, const struct scot_context *context,
+					struct cache_head *head, struct cache_bucket *bucket, __u64 key_hash, __u32 what)
+{
+	if (!cache_is_planted(head, CACHE_FAULT_SAY_NOTHING_DOUBTFUL))
+		__sync_fetch_and_add(&bucket->begun, 1);
+	if (!cache_is_planted(head, CACHE_FAULT_SILENT))
+		cache_tell(frame, context, key_hash, what);
+	if (!cache_is_planted(head, CACHE_FAULT_SAY_NOTHING_DOUBTFUL))
+		__sync_fetch_and_add(&bucket->told, 1);
+}
+
+/* ---- writes */
+
+/* A command's name of up to 16 bytes as two words, in capitals. */
+#define CACHE_BYTE(name, at) ((__u64)((at) < sizeof(name) - 1 ? (name)[(at) < sizeof(name) ? (at) : 0] : 0) << ((at) % 8 * 8))
+#define CACHE_WORD(name, at)                                                                                     \
+	(CACHE_BYTE(name, (at)) | CACHE_BYTE(name, (at) + 1) | CACHE_BYTE(name, (at) + 2) |                      \
+	 CACHE_BYTE(name, (at) + 3) | CACHE_BYTE(name, (at) + 4) | CACHE_BYTE(name, (at) + 5) |                  \
+	 CACHE_BYTE(name, (at) + 6) | CACHE_BYTE(name, (at) + 7))
+#define CACHE_EACH 0x0101010101010101ULL
+
+/* Eight letters in capitals; every other byte stays what it is. */
+static __always_inline __u64 cache_capitals(__u64 word)
+{
+	__u64 low = word & 0x7f * CACHE_EACH;
+	__u64 from_a = low + (0x80 - 'a') * CACHE_EACH;
+	__u64 beyond_z = low + (0x7f - 'z') * CACHE_EACH;
+
+	return word ^ ((~word & (from_a ^ beyond_z) & 0x80 * CACHE_EACH) >> 2);
+}
+
+/* Whether a command of `count` words touches its first argument alone: those of the rules' own list
+ * (crates/scotfree-cache/src/language/redis.rs).
+ */
+static __always_inline bool cache_is_of_one_key(__u32 count, __u64 low, __u64 high)
+{
+	switch (low) {
+	case CACHE_WORD("APPEND", 0):
+	case CACHE_WORD("DECR", 0):
+	case CACHE_WORD("DECRBY", 0):
+	case CACHE_WORD("EXPIRE", 0):
+	case CACHE_WORD("EXPIREAT", 0):
+	case CACHE_WORD("GETDEL", 0):
+	case CACHE_WORD("GETEX", 0):
+	case CACHE_WORD("GETSET", 0):
+	case CACHE_WORD("HDEL", 0):
+	case CACHE_WORD("HINCRBY", 0):
+	case CACHE_WORD("HMSET", 0):
+	case CACHE_WORD("HSET", 0):
+	case CACHE_WORD("HSETNX", 0):
+	case CACHE_WORD("INCR", 0):
+	case CACHE_WORD("INCRBY", 0):
+	case CACHE_WORD("LINSERT", 0):
+	case CACHE_WORD("LPOP", 0):
+	case CACHE_WORD("LPUSH", 0):
+	case CACHE_WORD("LPUSHX", 0):
+	case CACHE_WORD("LREM", 0):
+	case CACHE_WORD("LSET", 0):
+	case CACHE_WORD("LTRIM", 0):
+	case CACHE_WORD("PERSIST", 0):
+	case CACHE_WORD("PEXPIRE", 0):
+	case CACHE_WORD("PFADD", 0):
+	case CACHE_WORD("PSETEX", 0):
+	case CACHE_WORD("RPOP", 0):
+	case CACHE_WORD("RPUSH", 0):
+	case CACHE_WORD("RPUSHX", 0):
+	case CACHE_WORD("SADD", 0):
+	case CACHE_WORD("SET", 0):
+	case CACHE_WORD("SETBIT", 0):
+	case CACHE_WORD("SETEX", 0):
+	case CACHE_WORD("SETNX", 0):
+	case CACHE_WORD("SETRANGE", 0):
+	case CACHE_WORD("SPOP", 0):
+	case CACHE_WORD("SREM", 0):
+	case CACHE_WORD("XADD", 0):
+	case CACHE_WORD("XDEL", 0):
+	case CACHE_WORD("XTRIM", 0):
+	case CACHE_WORD("ZADD", 0):
+	case CACHE_WORD("ZINCRBY", 0):
+	case CACHE_WORD("ZREM", 0):
+	case CACHE_WORD("RESTORE", 0):
+		return high == 0;
+	case CACHE_WORD("DEL", 0):
+	case CACHE_WORD("UNLINK", 0):
+		return high == 0 && count == 2;
+	case CACHE_WORD("HINCRBYFLOAT", 0):
+		return high == CACHE_WORD("HINCRBYFLOAT", 8);
+	case CACHE_WORD("INCRBYFLOAT", 0):
+		return high == CACHE_WORD("INCRBYFLOAT", 8);
+	case CACHE_WORD("PEXPIREAT", 0):
+		return high == CACHE_WORD("PEXPIREAT", 8);
+	default:
+		return false;
+	}
+}
+
+static __always_inline __u8 cache_head_byte(const struct cache_desk *desk, __u32 at)
+{
+	asm volatile("" : "+r"(at));
+	return desk->head[at & (CACHE_HEAD_BYTES - 1)];
+}
+
+/* The number of one or two digits that a line begins with, and where its next line begins. False: it is none. */
+static __always_inline bool cache_small_number(const struct cache_desk *desk, __u32 *at, __u32 *number)
+{
+	__u32 first = cache_head_byte(desk, *at) - '0', second = cache_head_byte(desk, *at + 1) - '0';
+
+	if (first > 9)
+		return false;
+	*number = first;
+	*at += 1;
+	if (second <= 9) {
+		*number = first * 10 + second;
+		*at += 1;
+	}
+	if (cache_head_byte(desk, *at) != '\r' || cache_head_byte(desk, *at + 1) != '\n')
+		return false;
+	*at += 2;
+	return true;
+}
+
+/* What stands in the head of every payload: whether its flags change nothing. */
+static __always_inline bool cache_is_plain(const struct cache_desk *desk)
+{
+	__u32 flags = desk->head[2] | desk->head[3] << 8;
+
+	return desk->head[0] == CACHE_VERSION && desk->head[1] == 0 &&
+	       (flags & ~(CACHE_FLAG_EARLY | CACHE_FLAG_RESP3 | CACHE_FLAG_NOTED)) == 0;
+}
+
+/* Whether a write touches the key of its header alone; else it may touch any. A function of its own, for the verifier. */
+__noinline int cache_names_one(struct xdp_md *frame, const struct scot_context *context)
+{
+	struct cache_desk *desk = cache_desk_here();
+	__u64 bytes, name[2] = {};
+	__u32 at = CACHE_COMMAND_AT + 1, count, name_bytes;
+
+	if (!context || !desk || context->packet_bytes <= CACHE_PAYLOAD_AT + CACHE_COMMAND_AT)
+		return 0;
+	bytes = context->packet_bytes - CACHE_PAYLOAD_AT;
+	if (bytes > CACHE_HEAD_BYTES)
+		bytes = CACHE_HEAD_BYTES;
+	__builtin_memset(desk->head, 0, sizeof(desk->head));
+	if (!scot_bound(&bytes, CACHE_HEAD_BYTES) ||
+	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT, desk->head, bytes) != 0)
+		return 0;
+	if (!cache_is_plain(desk) || desk->head[CACHE_COMMAND_AT] != '*' || !cache_small_number(desk, &at, &count))
+		return 0;
+	if (cache_head_byte(desk, at) != '$')
+		return 0;
+	at += 1;
+	if (!cache_small_number(desk, &at, &name_bytes))
+		return 0;
+	bytes = name_bytes;
+	if (!scot_bound(&bytes, sizeof(name)) ||
+	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + at, name, bytes) != 0)
+		return 0;
+	return cache_is_of_one_key(count, cache_capitals(name[0]), cache_capitals(name[1]));
+}
+
+static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, const struct scot_context *context,
+							struct cache_head *head, struct cache_desk *desk)
+{
+	struct scot_header *header = scot_at(frame, context->packet_at);
+	struct cache_bucket *bucket = &head->all;
+	__u64 key_hash;
+
+	if ((void *)(header + 1) > scot_data_end(frame))
+		return SCOT_NEXT;
+	key_hash = header->key_hash;
+	desk->key_bytes = 0;
+	if (cache_is_planted(head, CACHE_FAULT_IGNORE_WRITES))
+		return SCOT_NEXT;
+	if (header->fragment_count != 1 ||
+	    (!cache_names_one(frame, context) && !cache_is_planted(head, CACHE_FAULT_ONE_KEY_ALWAYS)))
+		key_hash = 0;
+	if (key_hash != 0) {
+		bucket = cache_bucket_of(key_hash);
+		if (!bucket)
+			return SCOT_REFUSE;
+	}
+	cache_doubt(frame, context, head, bucket, key_hash, CACHE_NOTE_REQUEST);
+	return SCOT_NEXT;
+}
+
+/* ---- reads */
+
+/* Looks for the key of a GET whose caller takes what was answered before. A function of its own, for the verifier. */
+__noinline int cache_read_key(struct xdp_md *frame, const struct scot_context *context)
+{
+	struct cache_desk *desk = cache_desk_here();
+	__u32 digits, key_bytes, first, second, third, payload_bytes;
+	__u64 bytes;
+	__u16 end = 0;
+
+	if (!context || !desk)
+		return 0;
+	desk->key_bytes = 0;
+	if (context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN)
+		return 0;
+	payload_bytes = context->packet_bytes - CACHE_PAYLOAD_AT;
+	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT, desk->head, CACHE_GET_BYTES_MIN) != 0)
+		return 0;
+	if (!cache_is_plain(desk) || !(desk->head[3] & CACHE_FLAG_NOTED >> 8))
+		return 0;
+	if (desk->head[10] != '*' || desk->head[11] != '2' || desk->head[12] != '\r' || desk->head[13] != '\n' ||
+	    desk->head[14] != '$' || desk->head[15] != '3' || desk->head[16] != '\r' || desk->head[17] != '\n' ||
+	    (desk->head[18] | 32) != 'g' || (desk->head[19] | 32) != 'e' || (desk->head[20] | 32) != 't' ||
+	    desk->head[21] != '\r' || desk->head[22] != '\n' || desk->head[23] != '$')
+		return 0;
+	first = desk->head[24] - '0';
+	second = desk->head[25] - '0';
+	third = desk->head[26] - '0';
+	if (first > 9)
+		return 0;
+	if (second > 9) {
+		digits = 1;
+		key_bytes = first;
+	} else if (third > 9) {
+		digits = 2;
+		key_bytes = first * 10 + second;
+	} else {
+		digits = 3;
+		key_bytes = first * 100 + second * 10 + third;
+	}
+	if (cache_head_byte(desk, 24 + digits) != '\r' || cache_head_byte(desk, 25 + digits) != '\n' ||
+	    payload_bytes != 26 + digits + key_bytes + 2)
+		return 0;
+	if (bpf_xdp_load_bytes(frame, context->packet_at + context->packet_bytes - 2, &end, sizeof(end)) != 0 ||
+	    end != ('\r' | '\n' << 8))
+		return 0;
+	bytes = key_bytes;
+	if (!scot_bound(&bytes, CACHE_KEY_BYTES_MAX))
+		return 0;
+	desk->key[bytes / 8 & (2 * CACHE_KEY_WORDS - 1)] = 0;
+	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + 26 + digits, desk->key, bytes) != 0)
+		return 0;
+	desk->database = desk->head[4] | desk->head[5] << 8;
+	desk->key_bytes = key_bytes;
+	return 1;
+}
+
+/* The cell that holds the value of a key, by its hash. */
+static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 server)
+{
+	__u32 first = (key_hash >> 16) * CACHE_WAYS;
+
+#pragma clang loop unroll(full)
+	for (__u32 way = 0; way < CACHE_WAYS; way++) {
+		__u32 at = (first + way) & (CACHE_CELLS - 1);
+		struct cache_cell *cell = bpf_map_lookup_elem(&cache_cells, &at);
+
+		if (cell && cell->key_hash == key_hash && cell->server == server)
+			return cell;
+	}
+	return NULL;
+}
+
+/* Whether nothing has become doubtful since a value was shown (K1, K2, K5). */
+static __always_inline bool cache_is_true(const struct cache_cell *cell, const struct cache_head *head, __u64 key_hash,
+					  __u32 server)
+{
+	const struct scot_server *of = scot_server(server);
+	const struct cache_bucket *bucket = cache_bucket_of(key_hash);
+	__u32 heard = of->heard_epoch > of->epoch ? of->heard_epoch : of->epoch;
+
+	if (!bucket || cell->begun != *(const volatile __u64 *)&bucket->begun ||
+	    cell->all != *(const volatile __u64 *)&head->all.begun)
+		return false;
+	return (cell->epoch == heard && cell->boot_epoch == scot_shared.boot_epoch) ||
+	       cache_is_planted(head, CACHE_FAULT_IGNORE_EPOCH);
+}
+
+/* Finds what a read is answered with, and copies it to the desk. A function of its own, for the verifier. */
+__noinline int cache_find(__u64 key_hash, __u32 server)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_desk *desk = cache_desk_here();
+	struct cache_cell *cell;
+	__u32 value_bytes;
+	__u64 written;
+
+	if (!head || !desk)
+		return 0;
+	cell = cache_cell_of(key_hash, server);
+	if (!cell)
+		return 0;
+	written = __sync_fetch_and_add(&cell->written, 0);
+	if (written & 1 || !cache_is_true(cell, head, key_hash, server))
+		return 0;
+	// K9.
+	if (!cache_is_planted(head, CACHE_FAULT_HASH_ONLY)) {
+		if (cell->key_bytes != desk->key_bytes || cell->database != desk->database)
+			return 0;
+#pragma clang loop unroll(disable)
+		for (__u32 i = 0; i < CACHE_KEY_WORDS; i++) {
+			if (i * 8 >= desk->key_bytes)
+				break;
+			if (cell->key[i] != desk->key[i])
+				return 0;
+		}
+	}
+	value_bytes = *(volatile __u32 *)&cell->value_bytes;
+	if (value_bytes > CACHE_VALUE_BYTES_MAX)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < CACHE_VALUE_WORDS; i++) {
+		if (i * 8 >= value_bytes)
+			break;
+		desk->value[i] = cell->value[i];
+	}
+	desk->value_bytes = value_bytes;
+	// A full barrier: what was copied was there before the cell is looked at again.
+	__sync_lock_test_and_set(&desk->fence, written);
+	if (*(volatile __u64 *)&cell->written != written)
+		return 0;
+	if (!cell->hit)
+		cell->hit = 1;
+	return 1;
+}
+
+static __always_inline void cache_count_hit(int by)
+{
+	__u32 first = 0;
+	struct cache_counts *counted = bpf_map_lookup_elem(&cache_counted, &first);
+
+	if (counted)
+		counted->hits += by;
+}
+
+/* Whether the device may answer a read that it could: K5, and only where its client has everything before it (K14). */
+static __always_inline bool cache_may_answer(const struct cache_head *head, const struct scot_context *context,
+					     const struct scot_header *header)
+{
+	if (context->place != SCOT_PLACE_NEXT || header->flags & SCOT_FLAG_SKIP || header->key_hash == 0)
+		return false;
+	if (context->now >= scot_server(context->server)->lease_until)
+		return false;
+	return header->completed == header->seq_num - 1 || cache_is_planted(head, CACHE_FAULT_PIPELINED);
+}
+
+static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, const struct scot_context *context,
+						       const struct cache_head *head)
+{
+	struct scot_header *header;
+	int has_key = cache_read_key(frame, context);
+	__u64 key_hash;
+
+	header = scot_at(frame, context->packet_at);
+	if ((void *)(header + 1) > scot_data_end(frame))
+		return SCOT_NEXT;
+	key_hash = header->key_hash;
+	if (context->unanswerable)
+		cache_count_hit(-1);
+	else if (has_key && cache_may_answer(head, context, header) && cache_find(key_hash, context->server))
+		return SCOT_ANSWER;
+	cache_tell(frame, context, key_hash, CACHE_NOTE_REQUEST);
+	return SCOT_NEXT;
+}
+
+/* ---- what servers say */
+
+/* Whether a response is one to a request that has passed this incarnation of the device. */
+static __always_inline bool cache_has_seen(const struct scot_context *context, const struct scot_header *header)
+{
+	__u64 seq_num = header->seq_num;
+	struct scot_session *session = scot_session(context->server, header->session);
+	__u64 *from;
+	__u32 at;
+
+	if (!session)
+		return false;
+	at = session->index;
+	from = bpf_map_lookup_elem(&cache_seen, &at);
+	return from && seq_num >= *(volatile __u64 *)from && seq_num < session->next;
+}
+
+static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, const struct scot_context *context,
+							 struct cache_head *head, struct cache_desk *desk)
+{
+	struct scot_header *header = scot_at(frame, context->packet_at);
+	struct scot_stamp *stamp = (void *)(header + 1);
+
+	if ((void *)stamp > scot_data_end(frame))
+		return SCOT_NEXT;
+	// K11: another device stands on the path.
+	if (context->kind == SCOT_KIND_PERSIST_ACK) {
+		return (void *)(stamp + 1) <= scot_data_end(frame) && stamp->device == scot_shared.device ? SCOT_NEXT :
+													   SCOT_PASS_UP;
+	}
+	if (context->kind != SCOT_KIND_RESPONSE || cache_is_planted(head, CACHE_FAULT_IGNORE_UNSEEN) ||
+	    cache_has_seen(context, header))
+		return SCOT_NEXT;
+	desk->key_bytes = 0;
+	cache_doubt(frame, context, head, &head->all, 0, CACHE_NOTE_UNSEEN);
+	return SCOT_NEXT;
+}
+
+/* ---- the function */
+
+__noinline int cache_on_packet(struct xdp_md *frame, struct scot_context *context)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_desk *desk = cache_desk_here();
+
+	if (!context)
+		return SCOT_REFUSE;
+	if (!head || !desk || !*(volatile __u32 *)&head->on)
+		return SCOT_NEXT;
+	if (context->direction == SCOT_FROM_SERVER)
+		return cache_on_server(frame, context, head, desk);
+	if (context->direction != SCOT_TO_SERVER)
+		return SCOT_NEXT;
+	if (context->kind == SCOT_KIND_READ)
+		return cache_on_read(frame, context, head);
+	return cache_on_write(frame, context, head, desk);
+}
+
+struct cache_answer {
+	struct scot_header header;
+	struct scot_response response;
+	__u64 value[CACHE_VALUE_WORDS];
+};
+
+_Static_assert(sizeof(struct cache_answer) + 8 <= SCOT_ANSWER_WORDS_MAX * sizeof(__u64),
+	       "it is an answer, and behind it there is room for what fills up the last step");
+
+/* Writes what lies on the desk into the answer. */
+__noinline int cache_make_answer(struct xdp_md *frame, const struct scot_context *context, struct scot_answer *answer)
+{
+	struct cache_desk *desk = cache_desk_here();
+	struct scot_header *request;
+	struct scot_session *session;
+	struct cache_answer *told;
+	__u32 value_bytes, i;
+
+	if (!context || !answer || !desk || context->kind != SCOT_KIND_READ)
+		return 0;
+	value_bytes = desk->value_bytes;
+	request = scot_at(frame, context->packet_at);
+	if ((void *)(request + 1) > scot_data_end(frame) || value_bytes > CACHE_VALUE_BYTES_MAX)
+		return 0;
+	told = (void *)answer->packet;
+	scot_begin_answer(&told->header, SCOT_KIND_RESPONSE, request);
+	told->header.payload_bytes = value_bytes;
+	__builtin_memset(&told->response, 0, sizeof(told->response));
+	told->response.answered_by = SCOT_FUNCTION_CACHE;
+	told->response.device = scot_shared.device;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < CACHE_VALUE_WORDS; i++) {
+		if (i * 8 >= value_bytes)
+			break;
+		told->value[i] = desk->value[i];
+	}
+	session = scot_session_by_index(context->session);
+	if (!session)
+		return 0;
+	told->header.epoch = scot_answer_epoch(context, session);
+	answer->bytes = sizeof(told->header) + sizeof(told->response) + value_bytes;
+	if (!scot_seal_long_answer(answer, &session->device_to_client))
+		return 0;
+	cache_count_hit(1);
+	return 1;
+}

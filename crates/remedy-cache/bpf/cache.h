@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What the cache's function in the kernel shares with its half in the daemon (crates/remedy-cache/kernel).
+ *
+ * Invariants:
+ * - Whatever makes the keys of a bucket doubtful counts `begun` up before its packet goes on, and `told` after the
+ *   daemon's note of it lies there. While both are equal, the daemon can know of all of it.
+ * - A value is answered only while its bucket's `begun`, and that of all keys, are what they were when the daemon
+ *   looked for notes before it showed the value.
+ * - A cell is written by the daemon alone, and `written` is odd meanwhile.
+ */
+#ifndef CACHE_H
+#define CACHE_H
+
+#include "scot_shared.h"
+
+#define CACHE_BUCKETS 65536u
+#define CACHE_CELLS 16384u
+#define CACHE_WAYS 4u           /* cells in which the value of one key may lie */
+#define CACHE_NOTES 16384u
+#define CACHE_KEY_BYTES_MAX 256u
+#define CACHE_VALUE_BYTES_MAX 1304u
+#define CACHE_KEY_WORDS (CACHE_KEY_BYTES_MAX / 8)
+#define CACHE_VALUE_WORDS (CACHE_VALUE_BYTES_MAX / 8)
+#define CACHE_POKE_EVERY 256u   /* notes: while half of them wait, so often the daemon is woken */
+
+/* What has made keys doubtful. */
+struct cache_bucket {
+	__u64 begun;
+	__u64 told;
+};
+
+/* What holds for all keys. */
+struct cache_head {
+	struct cache_bucket all;
+	__u64 notes;            /* how many were begun */
+	__u64 taken;            /* of these the daemon has seen so many */
+	__u32 on;               /* 0: nothing is answered, nothing told */
+	__u32 planted;          /* of tests alone */
+	__u32 zero[6];
+};
+
+/* A value that may be answered, and the read that it answers. */
+struct cache_cell {
+	__u64 written;
+	__u64 begun;            /* its bucket's, when it was shown */
+	__u64 all;              /* that of all keys, then */
+	__u64 key_hash;         /* 0: nobody's */
+	__u32 server;
+	__u32 epoch;            /* in which its server spoke */
+	__u32 boot_epoch;       /* of the device */
+	__u32 hit;              /* it was answered since the daemon looked */
+	__u16 database;
+	__u16 key_bytes;
+	__u32 value_bytes;
+	__u64 key[CACHE_KEY_WORDS];     /* filled up with zeros to a whole word, as the value */
+	__u64 value[CACHE_VALUE_WORDS];
+};
+
+enum cache_note_what {
+	CACHE_NOTE_REQUEST = 1, /* a request has passed */
+	CACHE_NOTE_UNSEEN = 2,  /* a response to what never passed here */
+};
+
+/* What the daemon has to know of a packet that has passed. */
+struct cache_note {
+	__u64 number;           /* from 1; written last */
+	__u64 session;
+	__u64 seq_num;
+	__u64 key_hash;         /* of a write 0 if it may touch any */
+	__u64 completed;
+	__u64 now;              /* CLOCK_MONOTONIC, nanoseconds */
+	__u64 order;            /* the stamp's number */
+	__u32 boot_epoch;       /* the stamp's */
+	__u16 flags;
+	__u16 database;         /* of a read with a key */
+	__u16 key_bytes;        /* of a read that could be answered; else 0 */
+	__u8 what;              /* enum cache_note_what */
+	__u8 server;
+	__u8 kind;
+	__u8 place;             /* enum scot_place */
+	__u8 stamp_kind;
+	__u8 zero;
+	__u64 key[CACHE_KEY_WORDS];
+};
+
+/* What the programs have counted, one per CPU. */
+struct cache_counts {
+	__u64 hits;
+};
+
+#endif

@@ -1,0 +1,192 @@
+//! The cache's programs and its rules, packet by packet: whatever the programs answer, the rules alone would have
+//! answered with the same bytes at that moment; and they do answer. It has two remedies, of which none names the other,
+//! so it stands here.
+
+mod play;
+mod script;
+mod server;
+mod sides;
+
+use play::{Play, Trouble};
+use scotfree_xdp::{Functions, Kernel, KernelConfig, KernelError};
+use sides::{Head, Step};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// How many packets one run of the comparison sees; `EQUIVALENCE_PACKETS` names another number.
+const PACKETS_DEFAULT: u64 = 20_000;
+/// How many packets one device lives.
+const LIFE: u64 = 600;
+/// A rule that is switched off is found within so many packets.
+const FAULT_PACKETS_MAX: u64 = 120_000;
+
+/// The rules of the programs that can be switched off (`enum cache_fault`).
+const FAULTS: [(&str, u32); 8] = [
+    ("IGNORE_WRITES", 1),
+    ("ONE_KEY_ALWAYS", 1 << 1),
+    ("HASH_ONLY", 1 << 2),
+    ("IGNORE_EPOCH", 1 << 3),
+    ("PIPELINED", 1 << 4),
+    ("IGNORE_UNSEEN", 1 << 5),
+    ("SILENT", 1 << 6),
+    ("SAY_NOTHING_DOUBTFUL", 1 << 7),
+];
+/// What only a device shows whose daemon sleeps.
+const IGNORE_EPOCH: u32 = 1 << 3;
+
+/// Aligned as their reader wants it.
+#[repr(align(16))]
+struct Aligned<const N: usize>([u8; N]);
+
+static WITH_FAULTS: &[u8] = &Aligned(*include_bytes!(env!("SCOT_OBJECT_WITH_FIXTURES"))).0;
+
+/// Programs, loaded once; `None` where that is not possible, and then the reason has been printed.
+fn kernel() -> Option<&'static Mutex<Arc<Kernel>>> {
+    static KERNEL: OnceLock<Option<Mutex<Arc<Kernel>>>> = OnceLock::new();
+    KERNEL.get_or_init(load).as_ref()
+}
+
+fn load() -> Option<Mutex<Arc<Kernel>>> {
+    let known: Vec<&str> = env!("SCOT_FUNCTIONS_WITH_FIXTURES").split(',').collect();
+    let functions = Functions::named_among(&["cache", "persist"], &known).expect("its programs are built in");
+    let config = KernelConfig { slot_count: sides::SLOTS, pin: None, functions };
+    match Kernel::load_object_for_tests(WITH_FAULTS, &config) {
+        Ok(kernel) => Some(Mutex::new(Arc::new(kernel))),
+        Err(error @ KernelError::Load { .. }) if !may_load() => {
+            println!("SKIP: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether this process has what loading needs.
+fn may_load() -> bool {
+    const CAP_NET_ADMIN: u64 = 1 << 12;
+    const CAP_BPF: u64 = 1 << 39;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_first = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    bits & (CAP_NET_ADMIN | CAP_BPF) == CAP_NET_ADMIN | CAP_BPF && is_first
+}
+
+/// Gives this thread a network namespace with the interface by which frames seem to come in.
+fn enter_namespace() {
+    // SAFETY: it changes what this thread alone sees.
+    let entered = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    assert_eq!(entered, 0, "{}", std::io::Error::last_os_error());
+}
+
+fn packets_wanted() -> u64 {
+    let named = std::env::var("EQUIVALENCE_PACKETS").ok();
+    named.map_or(PACKETS_DEFAULT, |text| text.parse().expect("EQUIVALENCE_PACKETS is a number"))
+}
+
+/// What so many packets came to.
+#[derive(Debug, Default)]
+struct Tally {
+    packets: u64,
+    reads: u64,
+    /// Of them, answered by the rules, and by the programs.
+    by_rules: u64,
+    by_programs: u64,
+}
+
+/// Lives of devices, one after the other, until so many packets were seen or the sides differ.
+fn lives(kernel: &Arc<Kernel>, planted: u32, packets: u64) -> (Tally, Result<(), Trouble>) {
+    let mut tally = Tally::default();
+    for seed in 0.. {
+        if tally.packets >= packets {
+            break;
+        }
+        let mut play = Play::new(kernel, planted);
+        let outcome = script::life(seed, LIFE, &mut play);
+        tally.packets += play.packets;
+        tally.reads += play.reads;
+        tally.by_rules += play.by_rules;
+        tally.by_programs += play.by_programs;
+        if let Err(trouble) = outcome {
+            return (tally, Err(trouble.in_life(seed)));
+        }
+    }
+    (tally, Ok(()))
+}
+
+#[test]
+fn whatever_the_programs_answer_the_rules_would_have_answered() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let (tally, outcome) = lives(&kernel, 0, packets_wanted());
+    println!("{tally:?}");
+    outcome.unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert!(tally.by_programs * 10 > tally.reads, "the programs pass nearly everything on: {tally:?}");
+    assert!(tally.by_programs * 3 > tally.by_rules, "the rules answer far more: {tally:?}");
+}
+
+#[test]
+fn each_rule_that_is_switched_off_is_found() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    for (name, planted) in FAULTS.into_iter().filter(|(_, planted)| *planted != IGNORE_EPOCH) {
+        let (tally, outcome) = lives(&kernel, planted, FAULT_PACKETS_MAX);
+        let trouble = outcome.expect_err(name);
+        println!("{name}: after {} packets: {trouble}", tally.packets);
+    }
+}
+
+/// A device whose daemon sleeps: what was shown, and what its programs then let pass.
+fn asleep(planted: u32) -> Option<bool> {
+    let kernel = kernel()?;
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, planted);
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"), "it was shown");
+    play.kernel().shared().server(0).set_heard_epoch(scotfree_core::Epoch(7));
+    Some(play.programs_answer("k"))
+}
+
+#[test]
+fn in_another_epoch_of_the_server_programs_answer_nothing_whether_or_not_the_daemon_looks() {
+    assert_ne!(asleep(0), Some(true));
+    assert_ne!(asleep(IGNORE_EPOCH), Some(false), "the rule that is off is not noticed");
+}
+
+#[test]
+fn what_is_being_told_is_not_shown_until_it_is() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, 0);
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"));
+    // A program on another processor has made it doubtful, and not yet told.
+    let bucket = sides::bucket(&kernel, "k");
+    bucket.begin();
+    play.warm("k", 3).expect("the sides agree");
+    assert!(!play.programs_answer("k"), "it is not known what has passed");
+    bucket.tell();
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"));
+}
+
+#[test]
+fn notes_that_nobody_took_make_everything_doubtful_until_it_is_stable() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, 0);
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"));
+    // Nobody looks meanwhile.
+    let head = Head::of(&kernel);
+    head.lose_notes();
+    play.step(&Step::Tick).expect("the sides agree");
+    assert!(!play.programs_answer("k"), "a write may have been lost");
+    play.settle().expect("the sides agree");
+    play.warm("k", 4).expect("the sides agree");
+    assert!(play.programs_answer("k"), "what was under way is over");
+}
