@@ -26,20 +26,20 @@ fn request(data: &[u8]) {
     // What it says of itself is there before it is used for anything.
     let _ = (Redis.names(data), Redis.caller(data));
     if is_read {
-        let (database, key) = Redis.shown(&form).expect("it shows what it has found");
+        let (database, key, _) = Redis.shown(&form).expect("it shows what it has found");
         let mut named = Vec::new();
         Redis.named(database, key, &mut named);
-        let (_, shown) = Redis.shown(&named).expect("a key is shown as it is named");
+        let (_, shown, _) = Redis.shown(&named).expect("a key is shown as it is named");
         assert_eq!(shown, key);
     }
     if overwrites {
-        let (database, key) = Redis.shown(&written).expect("it is a key's read");
+        let (database, key, _) = Redis.shown(&written).expect("it is a key's read");
         let mut named = Vec::new();
         Redis.named(database, key, &mut named);
         assert_eq!(named, written, "what is set is read by another name");
     }
     // Whatever tells a read from others is shown, or is none.
-    if let Some((_, key)) = Redis.shown(data) {
+    if let Some((_, key, _)) = Redis.shown(data) {
         assert!(key.len() <= data.len());
     }
 }

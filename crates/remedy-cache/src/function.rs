@@ -6,8 +6,8 @@
 use crate::elders::Elders;
 use crate::seen::Seen;
 use scotfree_cache::{
-    Asked, Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Names, PlainReads,
-    Planted, Read, Reply, ReplyTo, RequestName, Scope,
+    Asked, Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Names, Planted,
+    Read, Reply, ReplyTo, RequestName, Scope,
 };
 use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, SeqNum, ServerIndex};
 use scotfree_device::{
@@ -85,7 +85,7 @@ impl ReadCache {
         let language = &self.language;
         let caches =
             self.known.iter_mut().enumerate().map(|(at, known)| (ServerIndex(at as u8), &mut known.cache));
-        asked.of_all(now, &PlainReads(language.as_ref()), caches)
+        asked.of_all(now, language.as_ref(), caches)
     }
 
     fn why_off(&self) -> String {

@@ -44,8 +44,8 @@ pub trait Language: Debug + Send {
         KeyHash(0)
     }
 
-    /// Database and key of what tells a read from all others.
-    fn shown<'r>(&self, _read: &'r [u8]) -> Option<(u16, &'r [u8])> {
+    /// Database and key of what tells a read from all others, and the command's name unless it is the plain read.
+    fn shown<'r>(&self, _read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
         None
     }
 

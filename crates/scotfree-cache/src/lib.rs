@@ -18,5 +18,5 @@ pub use cache::{
 pub use counters::{CacheCounters, Missed, Refused};
 pub use fault::{CacheFault, Planted};
 pub use language::{Language, Names, ReadCommand, Redis, WholeRead, READS};
-pub use question::{Asked, Naming, PlainReads, WholeReads};
+pub use question::Asked;
 pub use shelf::Slot;

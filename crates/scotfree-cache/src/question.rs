@@ -3,50 +3,12 @@
 //! Invariant: a key is said to whoever holds the cluster's secret alone; the daemon sees to that.
 
 use crate::cache::{Cache, Listed};
-use crate::language::{Language, WholeRead};
-use scotfree_core::{from_hex, to_hex, KeyHash, Nanos, ServerIndex, SessionId, SessionName};
+use crate::language::Language;
+use scotfree_core::{from_hex, to_hex, Nanos, ServerIndex, SessionId, SessionName};
 use std::fmt::Write as _;
 
 /// An answer is made while packets wait.
 const LISTED_MAX: usize = 10_000;
-
-/// How an operator names keys, and is shown reads.
-pub trait Naming {
-    /// What tells the plain read of a key from all others is appended; the key's hash.
-    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash;
-
-    /// Database and key of what tells a read from all others, and the name of the command unless it is the plain one.
-    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)>;
-}
-
-/// Reads of one kind, as a device answers.
-#[derive(Debug)]
-pub struct PlainReads<'l>(pub &'l dyn Language);
-
-impl Naming for PlainReads<'_> {
-    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
-        self.0.named(database, key, read)
-    }
-
-    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
-        self.0.shown(read).map(|(database, key)| (database, key, ""))
-    }
-}
-
-/// Whole replies of many commands, as a proxy answers.
-#[derive(Debug, Clone, Copy)]
-pub struct WholeReads;
-
-impl Naming for WholeReads {
-    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
-        WholeRead::write_form_of_get(database, key, read);
-        KeyHash::of(database, key)
-    }
-
-    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
-        WholeRead::shown(read)
-    }
-}
 
 /// A question that is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +50,7 @@ impl Asked {
     pub fn of_all<'c>(
         &self,
         now: Nanos,
-        naming: &dyn Naming,
+        language: &dyn Language,
         caches: impl Iterator<Item = (ServerIndex, &'c mut Cache)>,
     ) -> String {
         let mut text = String::new();
@@ -96,18 +58,18 @@ impl Asked {
             match self {
                 Asked::List(count) => {
                     for listed in cache.listed(now, *count) {
-                        line(&mut text, server, naming, &listed);
+                        line(&mut text, server, language, &listed);
                     }
                 }
                 Asked::Why(database, key) => {
                     let mut read = Vec::new();
-                    let hash = naming.named(*database, key, &mut read);
+                    let hash = language.named(*database, key, &mut read);
                     let asker = SessionName { server, id: SessionId(0) };
                     let _ = writeln!(text, "server {}: {}", server.0, cache.why(now, asker, hash, &read));
                 }
                 Asked::Drop(database, key) => {
                     let mut read = Vec::new();
-                    let hash = naming.named(*database, key, &mut read);
+                    let hash = language.named(*database, key, &mut read);
                     let said = if cache.forget(hash) { "forgotten" } else { "nothing was known of it" };
                     let _ = writeln!(text, "server {}: {said}", server.0);
                 }
@@ -122,8 +84,8 @@ impl Asked {
 
 /// Server, database, key in hexadecimal, bytes, milliseconds left or `-`, whether it is pending, and the command if it is
 /// not the plain one.
-fn line(text: &mut String, server: ServerIndex, naming: &dyn Naming, listed: &Listed) {
-    let Some((database, key, command)) = naming.shown(&listed.key) else { return };
+fn line(text: &mut String, server: ServerIndex, language: &dyn Language, listed: &Listed) {
+    let Some((database, key, command)) = language.shown(&listed.key) else { return };
     let left = listed.left.map_or_else(|| "-".to_owned(), |left| (left.0 / 1_000_000).to_string());
     let state = if listed.is_pending { "pending" } else { "persisted" };
     let _ = write!(text, "{} {database} {} {} {left} {state}", server.0, to_hex(key), listed.value_bytes);
@@ -135,17 +97,18 @@ fn line(text: &mut String, server: ServerIndex, naming: &dyn Naming, listed: &Li
 mod tests {
     use super::*;
     use crate::language::Redis;
+    use scotfree_core::KeyHash;
 
     #[test]
     fn whole_reads_are_shown_with_their_command_and_named_as_gets() {
         let (mut named, mut form) = (Vec::new(), Vec::new());
-        let hash = WholeReads.named(3, b"k", &mut named);
-        assert_eq!((hash, WholeReads.shown(&named)), (KeyHash::of(3, b"k"), Some((3, &b"k"[..], ""))));
+        let hash = Redis.named(3, b"k", &mut named);
+        assert_eq!((hash, Redis.shown(&named)), (KeyHash::of(3, b"k"), Some((3, &b"k"[..], ""))));
         let payload = b"\x01\0\0\0\x03\0\0\0\0\0*3\r\n$4\r\nHGET\r\n$1\r\nk\r\n$1\r\nf\r\n";
         assert!(Redis.whole_read(payload, &mut form).is_some());
-        assert_eq!(WholeReads.shown(&form), Some((3, &b"k"[..], "HGET")));
+        assert_eq!(Redis.shown(&form), Some((3, &b"k"[..], "HGET")));
         for wrong in [&b""[..], b"\x02", b"\x02\0\0\x04\0\0\0HG", b"\x02\0\0\xff\xff\xff\xffHGET"] {
-            assert_eq!(WholeReads.shown(wrong), None, "{wrong:?}");
+            assert_eq!(Redis.shown(wrong), None, "{wrong:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! over before it was taken is lost, and that is said.
 
 use crate::table::{Words, KEY_BYTES_MAX};
+use scotfree_cache::WholeRead;
 use scotfree_core::{BootEpoch, DeviceId, KeyHash, Nanos, OrderNumber, SeqNum, ServerIndex, SessionId};
 use scotfree_device::Place;
 use scotfree_wire::{Flags, Kind, Kinds, Stamp, StampKind};
@@ -150,7 +151,12 @@ impl Copied {
         let kind_code = byte(offset_of!(cache_note, kind));
         let kinds = [Kind::Update, Kind::Read, Kind::Bypass];
         let key = &self.0[offset_of!(cache_note, key)..];
-        let database = self.short(offset_of!(cache_note, database)).to_le_bytes();
+        let database = self.short(offset_of!(cache_note, database));
+        let form = || {
+            let mut form = Vec::new();
+            WholeRead::write_form_of_get(database, key, &mut form);
+            form
+        };
         Some(Note::Request(Noted {
             server,
             session: SessionId(long(offset_of!(cache_note, session))),
@@ -166,7 +172,7 @@ impl Copied {
             stamp,
             passed_at: Nanos(long(offset_of!(cache_note, now))),
             key_hash: KeyHash(long(offset_of!(cache_note, key_hash))),
-            read: (!key.is_empty()).then(|| [&database[..], key].concat()),
+            read: (!key.is_empty()).then(form),
         }))
     }
 }

@@ -4,6 +4,7 @@
 //! bucket and all keys stood before the daemon had looked for notes: whatever has passed since makes them others.
 
 use crate::notes::Notes;
+use scotfree_cache::WholeRead;
 use scotfree_core::{BootEpoch, Epoch, KeyHash, SeqNum, ServerIndex};
 use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head};
 use scotfree_xdp::{Kernel, KernelError, Memory, SESSIONS_MAX};
@@ -74,8 +75,6 @@ pub(crate) struct Named {
     pub(crate) key_hash: KeyHash,
     pub(crate) key: Vec<u8>,
 }
-
-const DATABASE_BYTES: usize = 2;
 
 /// The counts under which a value is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +161,8 @@ impl Table {
 
     /// Shows a value, as it was known to be at these counts; whether it fits.
     pub(crate) fn show(&mut self, named: &Named, value: &[u8], quiet: Quiet, of: Incarnations) -> bool {
-        let Some((database, key)) = named.key.split_first_chunk::<DATABASE_BYTES>() else { return false };
+        // Programs know GETs alone.
+        let Some((database, key, "")) = WholeRead::shown(&named.key) else { return false };
         if key.is_empty()
             || key.len() > KEY_BYTES_MAX
             || value.len() > VALUE_BYTES_MAX
@@ -185,7 +185,7 @@ impl Table {
         half(offset_of!(cache_cell, epoch)).store(of.server.0, Ordering::Relaxed);
         half(offset_of!(cache_cell, boot_epoch)).store(of.device.0, Ordering::Relaxed);
         half(offset_of!(cache_cell, hit)).store(0, Ordering::Relaxed);
-        short(offset_of!(cache_cell, database)).store(u16::from_le_bytes(*database), Ordering::Relaxed);
+        short(offset_of!(cache_cell, database)).store(database, Ordering::Relaxed);
         short(offset_of!(cache_cell, key_bytes)).store(key.len() as u16, Ordering::Relaxed);
         half(offset_of!(cache_cell, value_bytes)).store(value.len() as u32, Ordering::Relaxed);
         self.cells.write(cell + offset_of!(cache_cell, key), key);
@@ -244,7 +244,8 @@ impl Table {
                 continue;
             }
             let short = |at| self.cells.short(cell + at).load(Ordering::Relaxed);
-            let mut key = short(offset_of!(cache_cell, database)).to_le_bytes().to_vec();
+            let mut key = Vec::new();
+            WholeRead::write_form_of_get(short(offset_of!(cache_cell, database)), b"", &mut key);
             let bytes = usize::from(short(offset_of!(cache_cell, key_bytes)));
             self.cells.read(cell + offset_of!(cache_cell, key), bytes.min(KEY_BYTES_MAX), &mut key);
             each(&Named { server: self.server(cell), key_hash: self.key_hash(cell), key });

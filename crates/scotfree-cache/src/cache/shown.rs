@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn whatever_is_forgotten_without_a_write_is_counted() {
         for forget in [
-            (|cache| assert!(cache.forget(KEY, OF))) as fn(&mut Cache),
+            (|cache| assert!(cache.forget(KEY))) as fn(&mut Cache),
             |cache| assert_eq!(cache.forget_all(), 1),
             |cache| cache.reset(Cause::Lapse),
             Cache::turn_off,

@@ -204,20 +204,12 @@ impl Language for Redis {
     }
 
     fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
-        read.push(WholeRead::OF_GET);
-        read.extend_from_slice(&database.to_le_bytes());
-        read.extend_from_slice(key);
+        WholeRead::write_form_of_get(database, key, read);
         KeyHash::of(database, key)
     }
 
-    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8])> {
-        let (version, rest) = read.split_first()?;
-        let (database, rest) = rest.split_first_chunk()?;
-        let key = match *version {
-            WholeRead::OF_GET => rest,
-            _ => part(part(rest)?.1)?.0,
-        };
-        Some((u16::from_le_bytes(*database), key))
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8], &'r str)> {
+        WholeRead::shown(read)
     }
 
     /// Whatever is no error and whose server says how long it is true: it does so of replies that may be kept alone.
@@ -236,12 +228,6 @@ fn write_get(payload: &[u8], of: &[u8], form: &mut Vec<u8>) {
     form.push(WholeRead::OF_GET);
     form.extend_from_slice(&payload[DATABASE]);
     form.extend_from_slice(of);
-}
-
-/// The first of several parts that say where they end, and what follows it.
-fn part(parts: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (bytes, rest) = parts.split_first_chunk()?;
-    rest.split_at_checked(u32::from_le_bytes(*bytes) as usize)
 }
 
 /// A command's arguments.
@@ -317,12 +303,13 @@ mod tests {
         let mut named = Vec::new();
         assert_eq!(Redis.named(3, b"k", &mut named), KeyHash::of(3, b"k"));
         assert_eq!(read(&payload(NOTED, 1, "GET k")).as_ref(), Some(&named));
-        assert_eq!(Redis.shown(&named), Some((3, &b"k"[..])));
+        assert_eq!(Redis.shown(&named), Some((3, &b"k"[..], "")));
         let shown = |line: &str| {
-            read(&payload(NOTED | RESP3, 1, line))
-                .map(|form| Redis.shown(&form).map(|(database, key)| (database, key.to_vec())))
+            read(&payload(NOTED | RESP3, 1, line)).map(|form| {
+                Redis.shown(&form).map(|(database, key, name)| (database, key.to_vec(), name.to_owned()))
+            })
         };
-        assert_eq!(shown("HGET hash field"), Some(Some((3, b"hash".to_vec()))));
+        assert_eq!(shown("HGET hash field"), Some(Some((3, b"hash".to_vec(), "HGET".to_owned()))));
         for wrong in [&b"\x01"[..], b"", b"\x02\0\0", b"\x02\0\0\x09\0\0\0HLEN"] {
             assert_eq!(Redis.shown(wrong), None, "{wrong:?}");
         }

@@ -11,8 +11,8 @@ mod words;
 use super::tracking::Told;
 use crate::client::fronts::Waiting;
 use scotfree_cache::{
-    Asked, Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
-    WholeReads,
+    Asked, Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Redis, Reply, RequestName, Scope,
+    WholeRead,
 };
 use scotfree_core::{
     BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId, SessionName,
@@ -572,7 +572,7 @@ impl ReadCache {
 
     /// What an operator is answered, as of this server.
     pub fn answer(&mut self, now: Nanos, server: ServerIndex, asked: &Asked) -> String {
-        let mut text = asked.of_all(now, &WholeReads, std::iter::once((server, &mut self.rules)));
+        let mut text = asked.of_all(now, &Redis, std::iter::once((server, &mut self.rules)));
         if matches!(asked, Asked::Why(..)) && !self.is_answering {
             let is_untold = self.others.as_ref().is_some_and(|others| !others.is_told);
             text.push_str(if is_untold {
