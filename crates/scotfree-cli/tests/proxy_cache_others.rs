@@ -213,10 +213,7 @@ fn who_does_not_hear_of_writes_answers_nothing_and_knows_nothing_afterwards() {
         assert!(wait_until(PATIENCE, is_lost), "round {round}");
     }
     let said = stand.proxy.error_output();
-    assert!(
-        said.contains("ALARM: the Redis server does not tell what others write: it has closed"),
-        "{said}"
-    );
+    assert!(said.contains("ALARM: the Redis server does not tell what others write: "), "{said}");
     assert_eq!(stand.warm(&mut reader, &mut direct, "k"), "unheard", "it comes back by itself");
 }
 
