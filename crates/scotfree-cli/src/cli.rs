@@ -91,6 +91,7 @@ device becomes the head of its chain.")]
   scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log
   scot proxy --config scot.toml --mode early --early-prefix session:
   scot proxy --config several.toml --metrics 127.0.0.1:9103      a section [[proxy]] for each of several Redis
+  scot proxy --config scot.toml --cache 64M --cache-tracking 10ms   answers reads of what it knows, beside other writers
   scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log \
       --peer peer1:7399 --peer peer2:7399 --key-file cluster.key     in the memory of two hosts, not on disk
 The Redis needs its append-only file (appendonly yes; appendfsync everysec will do). Clients connect to the proxy

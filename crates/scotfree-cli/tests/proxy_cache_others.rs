@@ -152,10 +152,11 @@ fn every_change_that_others_make_is_seen_within_the_bound() {
         }
         let written = Instant::now();
         loop {
+            // A key's time may be over just while it is read.
+            let before = call(&mut direct, "GET k");
             let begun = Instant::now();
             let found = call(&mut reader, "GET k");
-            // Keys whose time is over go meanwhile.
-            let truths = [call(&mut direct, "GET k"), "nil".to_owned()];
+            let truths = [call(&mut direct, "GET k"), before];
             let may_be_old = begun.duration_since(written) <= BOUND;
             assert!(may_be_old || truths.contains(&found), "{lines}: {found}, and it is {truths:?}");
             if !may_be_old && truths[0] == found {
@@ -212,10 +213,7 @@ fn who_does_not_hear_of_writes_answers_nothing_and_knows_nothing_afterwards() {
         assert!(wait_until(PATIENCE, is_lost), "round {round}");
     }
     let said = stand.proxy.error_output();
-    assert!(
-        said.contains("ALARM: the Redis server does not tell what others write: it has closed"),
-        "{said}"
-    );
+    assert!(said.contains("ALARM: the Redis server does not tell what others write: "), "{said}");
     assert_eq!(stand.warm(&mut reader, &mut direct, "k"), "unheard", "it comes back by itself");
 }
 
