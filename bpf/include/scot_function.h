@@ -107,7 +107,7 @@ __noinline int scot_seal_long_answer(struct scot_answer *answer, const struct sc
 	struct scot_header *header;
 	struct scot_sip sip;
 	__u32 bytes, whole;
-	__u64 filling;
+	__u64 rest = 0;
 
 	if (!answer || !key)
 		return 0;
@@ -122,16 +122,16 @@ __noinline int scot_seal_long_answer(struct scot_answer *answer, const struct sc
 		scot_sip_word(&sip, answer->packet[i]);
 #pragma clang loop unroll(disable)
 	for (__u32 i = sizeof(*header) / 8; i < SCOT_ANSWER_WORDS_MAX; i++) {
-		if (i >= whole)
+		if (i > (whole | 1))
 			break;
-		scot_sip_word(&sip, answer->packet[i]);
+		if (i < whole)
+			scot_sip_word(&sip, answer->packet[i]);
+		else if (i == whole && bytes % 8 != 0)
+			rest = answer->packet[i];
+		else
+			answer->packet[i] = 0; // what fills up the last step
 	}
-	// What fills up the last step.
-	filling = whole | 1;
-	asm volatile("" : "+r"(filling));
-	if (bytes % 16 != 0 && bytes % 16 <= 8 && filling < SCOT_ANSWER_WORDS_MAX)
-		answer->packet[filling] = 0;
-	header->mac = scot_sip_end(&sip, bytes % 8 ? answer->packet[whole] : 0, bytes - 8);
+	header->mac = scot_sip_end(&sip, rest, bytes - 8);
 	return 1;
 }
 

@@ -480,7 +480,9 @@ __noinline int cache_find(__u64 key_hash, __u32 server)
 	cell = cache_cell_of(key_hash, server);
 	if (!cell)
 		return 0;
-	written = __sync_fetch_and_add(&cell->written, 0);
+	written = *(volatile __u64 *)&cell->written;
+	// A full barrier: what is read from here on is as new as that count.
+	__sync_lock_test_and_set(&desk->fence, written);
 	if (written & 1 || !cache_is_true(cell, head, key_hash, server))
 		return 0;
 	// K9.

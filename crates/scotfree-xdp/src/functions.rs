@@ -66,6 +66,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_off_and_what_others_lack_is_named() {
+        let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(Functions::NONE.off().collect::<Vec<_>>(), names);
+        assert_eq!(Functions::ALL.off().count(), 0);
+        assert_eq!(Functions::ALL.missing_in(Functions::NONE), names);
+        for name in &names {
+            let one = Functions::named(&[name]).expect("it is there");
+            assert_eq!((one.missing_in(Functions::NONE), one.missing_in(one)), (vec![*name], vec![]));
+        }
+        let of_sets = Functions::of_sets();
+        assert!(OF_SETS.iter().all(|name| !of_sets.off().any(|off| off == *name)));
+    }
+
+    #[test]
     fn functions_are_named_or_refused_with_the_names_that_there_are() {
         assert_eq!(Functions::named(&[]).expect("none is named"), Functions::NONE);
         for (at, (name, _)) in FUNCTIONS.iter().enumerate() {

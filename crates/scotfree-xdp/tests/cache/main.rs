@@ -46,8 +46,12 @@ fn kernel() -> Option<&'static Mutex<Arc<Kernel>>> {
 }
 
 fn load() -> Option<Mutex<Arc<Kernel>>> {
+    load_with(&["cache", "persist"])
+}
+
+fn load_with(names: &[&str]) -> Option<Mutex<Arc<Kernel>>> {
     let known: Vec<&str> = env!("SCOT_FUNCTIONS_WITH_FIXTURES").split(',').collect();
-    let functions = Functions::named_among(&["cache", "persist"], &known).expect("its programs are built in");
+    let functions = Functions::named_among(names, &known).expect("its programs are built in");
     let config = KernelConfig { slot_count: sides::SLOTS, pin: None, functions };
     match Kernel::load_object_for_tests(WITH_FAULTS, &config) {
         Ok(kernel) => Some(Mutex::new(Arc::new(kernel))),
@@ -123,6 +127,17 @@ fn whatever_the_programs_answer_the_rules_would_have_answered() {
     outcome.unwrap_or_else(|trouble| panic!("{trouble}"));
     assert!(tally.by_programs * 10 > tally.reads, "the programs pass nearly everything on: {tally:?}");
     assert!(tally.by_programs * 3 > tally.by_rules, "the rules answer far more: {tally:?}");
+}
+
+/// The toy answers reads of one key, which no client asks for here.
+#[test]
+fn a_third_function_finds_its_room_beside_them() {
+    let Some(kernel) = load_with(&["toy", "cache", "persist"]) else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("it is this test's");
+    let (tally, outcome) = lives(&kernel, 0, packets_wanted() / 10);
+    outcome.unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert!(tally.by_programs > 0, "{tally:?}");
 }
 
 #[test]
