@@ -110,7 +110,7 @@ def test_what_is_sure_and_small_is_told_to_be_too_little_to_matter(tmp_path: Pat
     for place, (before, after, verdict) in enumerate(((2.0, 2.1, compare.SMALL), (0.1, 0.12, compare.SLOWER))):
         sides = sides_of(tmp_path / str(place), flat(20_000, wait_ms=before), flat(20_000, 2, wait_ms=after))
         for least_ns, expected in ((50_000.0, compare.SMALL), (5_000.0, verdict)):
-            found = compare.compare(*sides, least_ns)
+            found = compare.compare(*sides, least_ns=least_ns)
             (told, *_) = found.edges[0].parts
             assert told.p is not None and told.p < 1e-9 and told.verdict == expected
             said = "\n".join(text.lines(found, *sides, ("a", "b")))

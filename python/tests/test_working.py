@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import threading
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 
@@ -26,7 +27,7 @@ class _Told(io.StringIO):
 
     def __init__(self, one: str) -> None:
         super().__init__()
-        self.one, self.is_heard = one, working.threading.Event()
+        self.one, self.is_heard = one, threading.Event()
 
     def write(self, text: str) -> int:
         count = super().write(text)

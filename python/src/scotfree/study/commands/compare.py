@@ -54,7 +54,7 @@ def run(flags: Namespace) -> int:
     ):
         a, b = _sides(flags, Path(scratch), at)
         at.at(f"comparing {a.calls:,} calls with {b.calls:,}")
-        by_edge = edges.compare(a, b, flags.least)
+        by_edge = edges.compare(a, b, least_ns=flags.least)
         by_method = _by_method(flags, judges, a, b) if judges or flags.json else None
     if not judges and not by_edge.is_comparable:
         raise StudyError(*_nothing(flags, by_edge))

@@ -11,10 +11,11 @@ import numpy as np
 from scotfree.study.edges import beside, chance, read, scopes
 from scotfree.study.edges.causes import Cause, causes
 from scotfree.study.edges.chance import Interval
-from scotfree.study.edges.evidence import CALLS_MIN, NOMINAL, NS_MIN, Evidence, Part, Summary
+from scotfree.study.edges.evidence import CALLS_MIN, NOMINAL, Evidence, Part, Summary
 from scotfree.study.edges.family import Family, weighed
 from scotfree.study.edges.read import ANY, Calls, Count, Edge, Named, Read, Side
 from scotfree.study.edges.scopes import Both, Kind
+from scotfree.study.edges.times import NS_MIN
 from scotfree.study.figures.words import counted
 
 SLOWER, FASTER = "slower", "faster"
@@ -109,7 +110,7 @@ class Comparison:
         return bool(self.causes) or any(edge.is_worse for edge in self.edges)
 
 
-def compare(a: Side, b: Side, least_ns: float = NS_MIN) -> Comparison:
+def compare(a: Side, b: Side, *, least_ns: float = NS_MIN) -> Comparison:
     """Compares two sides that were counted; differences of less than that are too little to matter."""
     by, named, in_a, in_b = _common(a, b)
     both = [edge for edge in in_a if edge in in_b]

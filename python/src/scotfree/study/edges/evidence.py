@@ -12,6 +12,7 @@ import numpy as np
 from scotfree.study.edges import chance, scopes
 from scotfree.study.edges.chance import Stratum, Usual, usual
 from scotfree.study.edges.scopes import ALL, Both, Mask, Scope, Where
+from scotfree.study.edges.times import NS_MIN
 
 # Calls on either side from which on anything is said of them.
 CALLS_MIN: Final = 5
@@ -19,7 +20,6 @@ CALLS_MIN: Final = 5
 ALPHA: Final = 0.001
 # Differences below are none to act on, however sure.
 GROWTH_MIN: Final = 0.10
-NS_MIN: Final = 50_000.0
 ERRORS_MIN: Final = 0.001
 # By itself, for what has been found in company.
 NOMINAL: Final = 0.05

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from scotfree.study.trouble import StudyError
 
+# Differences below are none to act on, however sure, unless it is said otherwise.
+NS_MIN: Final = 50_000.0
 _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WORDS: Final = "write 2026-01-31T12:00:00Z, -10m (before the data's end) or +10m (after its begin)"

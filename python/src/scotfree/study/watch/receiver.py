@@ -126,14 +126,14 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self._timed = Timed(self.connection)
-        self.rfile = io.BufferedReader(self._timed)
+        self.rfile = self._reader = io.BufferedReader(self._timed)
         self._kind = answers.JSON
 
     def handle_one_request(self) -> None:
         self._timed.within(IDLE_S)
         self._timed.head()
         try:
-            self.rfile.peek(1)
+            self._reader.peek(1)
         except TimeoutError:
             self.close_connection = True
             return

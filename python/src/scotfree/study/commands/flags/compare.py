@@ -11,7 +11,6 @@ from scotfree.command_line import later
 from scotfree.numbers import duration_ns, whole
 from scotfree.study.commands.flags import reading
 from scotfree.study.edges import times
-from scotfree.study.edges.evidence import NS_MIN
 
 HELP = "compare two data sets edge by edge; exit 1 if something is worse or leaves its budget"
 EXAMPLES = """\
@@ -50,7 +49,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--least",
         type=duration_ns,
-        default=NS_MIN,
+        default=times.NS_MIN,
         metavar="TIME",
         help="what is less, or less than a tenth, is too little to matter (default: 50us; before a Redis: 5us)",
     )
