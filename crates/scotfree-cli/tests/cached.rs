@@ -442,8 +442,8 @@ fn inside_never_less() {
         reply => panic!("{reply:?}"),
     };
     std::thread::scope(|scope| {
-        // One asks one thing at a time, one asks several.
-        for at_once in [1, 4] {
+        // One asks one thing at a time, one asks several; beside that one programs would hardly ever answer.
+        for at_once in if is_in_kernel() { vec![1] } else { vec![1, 4] } {
             let (begun, done) = (&begun, &done);
             scope.spawn(move || {
                 let (mut reader, mut last) = (connect(), 0);
@@ -472,6 +472,12 @@ fn inside_never_less() {
             let reply = call(&mut writer, &line);
             assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
             done.store(next, Ordering::SeqCst);
+            // Programs answer between writes: a SET has its key asked for again, and what is not logged is under way until it
+            // is stable. This was a SET of a value without an end.
+            if is_in_kernel() && next % 490 == 1 {
+                let before = hits();
+                assert!(wait_until(PATIENCE, || hits() > before), "{:?}", counts());
+            }
         }
     });
     let answered = hits();
