@@ -309,7 +309,9 @@ fn inside_whole_replies() {
     for kind in &KINDS {
         for change in kind.changes.iter().chain(&CHANGES_OF_ALL) {
             call(&mut writer, "FLUSHALL");
-            kind.made.iter().for_each(|line| drop(call(&mut writer, line)));
+            for line in kind.made {
+                call(&mut writer, line);
+            }
             warm_all(&mut readers, kind.reads);
             for line in change.split(';') {
                 let reply = call(&mut writer, line);
@@ -333,7 +335,9 @@ fn warm_all(readers: &mut [Connection; 2], reads: &[&str]) {
     let are_known = wait_until(PATIENCE, || {
         let before = hits();
         for reader in &mut *readers {
-            reads.iter().for_each(|read| drop(call(reader, read)));
+            for read in reads {
+                call(reader, read);
+            }
         }
         hits() - before == all
     });
