@@ -7,7 +7,8 @@ use scotfree_device::Place;
 use scotfree_session::by_hand::NOW;
 use scotfree_wire::{Flags, Kind, Stamp, StampKind};
 
-const KEY: &[u8] = b"\0\0k";
+/// How a GET of `k` in database 0 is told from all other reads.
+const KEY: &[u8] = b"\0\0\0k";
 
 fn told(kind: Kind, (session, seq): (u64, u64), stamp: StampKind, number: u64) -> Told<'static> {
     let stamp = Stamp {
