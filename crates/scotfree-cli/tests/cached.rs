@@ -331,7 +331,9 @@ fn inside_whole_replies() {
 
 /// Reads until the device answers all of it.
 fn warm_all(readers: &mut [Connection; 2], reads: &[&str]) {
-    let all = (readers.len() * reads.len()) as u64;
+    // Programs in the kernel know GETs alone.
+    let known = reads.iter().filter(|read| !is_in_kernel() || read.starts_with("GET ")).count();
+    let all = (readers.len() * known) as u64;
     let are_known = wait_until(PATIENCE, || {
         let before = hits();
         for reader in &mut *readers {
