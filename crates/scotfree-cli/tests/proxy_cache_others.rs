@@ -239,6 +239,9 @@ fn a_redis_that_refuses_to_tell_is_spoken_of_and_everything_else_goes_on() {
     assert_eq!(stand.warm(&mut reader, &mut direct, "k"), "v");
 }
 
+/// How many storms there are at most until some of their reads were answered by the proxy.
+const STORMS_MAX: usize = 6;
+
 /// What the writer and the readers of a storm know.
 #[derive(Default)]
 struct Storm {
@@ -295,18 +298,31 @@ fn read_past(client: &mut Connection, storm: &Storm) {
 #[test]
 fn no_read_of_a_storm_is_older_than_what_was_answered_longer_than_the_bound_before_it() {
     let Some(stand) = Stand::new("proxy-cache-others-storm", &[], &[]) else { return };
+    let hits = || stand.value_of("scotfree_cache_hits_total");
+    let is_enough = || hits() > 0.0 && stand.value_of("scotfree_cache_told_total") > 100.0;
+    // Where the machine is slow for a while nothing is known for long enough to be answered.
+    let storms = (0..STORMS_MAX).take_while(|_| {
+        blow(&stand);
+        !is_enough()
+    });
+    assert!(storms.count() < STORMS_MAX, "{} hits", hits());
+    eprintln!("{} hits, the oldest {} s", hits(), stand.value_of("scotfree_cache_stale_max_seconds"));
+}
+
+/// One writer past the proxy, and three readers, before a key that is not there.
+fn blow(stand: &Stand) {
     let storm = Storm::default();
+    let (mut reader, mut direct) = (stand.site.connect(), stand.site.direct());
+    call(&mut direct, "DEL s");
+    assert!(wait_until(PATIENCE, || call(&mut reader, "GET s") == "nil"), "it is told");
     std::thread::scope(|scope| {
         let readers: Vec<_> =
             (0..3).map(|_| scope.spawn(|| read_past(&mut stand.site.connect(), &storm))).collect();
-        let written = scope.spawn(|| write_past(&mut stand.site.direct(), &storm, 1_000)).join();
+        let written = scope.spawn(|| write_past(&mut direct, &storm, 1_000)).join();
         storm.is_over.store(true, Ordering::SeqCst);
         assert!(readers.into_iter().all(|reader| reader.join().is_ok()));
         assert!(written.is_ok());
     });
-    let hits = || stand.value_of("scotfree_cache_hits_total");
-    assert!(wait_until(PATIENCE, || hits() > 0.0 && stand.value_of("scotfree_cache_told_total") > 100.0));
-    eprintln!("{} hits, the oldest {} s", hits(), stand.value_of("scotfree_cache_stale_max_seconds"));
 }
 
 #[test]
