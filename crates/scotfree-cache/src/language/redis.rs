@@ -101,7 +101,7 @@ impl Redis {
         }
         let read = WholeRead { command: of, database: flags_of(&payload[DATABASE]), key };
         match of.name {
-            "GET" if further.is_empty() => write_get(payload, key, form),
+            "GET" if further.is_empty() => WholeRead::write_form_of_get(read.database, key, form),
             _ => read.write_form(flags_of(&payload[FLAGS]) & RESP3 != 0, further, form),
         }
         Some(read)
@@ -183,7 +183,7 @@ impl Language for Redis {
         if !name.eq_ignore_ascii_case(b"SET") {
             return false;
         }
-        write_get(payload, of, key);
+        WholeRead::write_form_of_get(flags_of(&payload[DATABASE]), of, key);
         value.extend_from_slice(&[VERSION, AGAIN, b'$']);
         value.extend_from_slice(set.len().to_string().as_bytes());
         value.extend_from_slice(b"\r\n");
@@ -221,13 +221,6 @@ impl Language for Redis {
         value.extend_from_slice(said);
         Some(Nanos(note.remaining_ms.saturating_mul(1_000_000)))
     }
-}
-
-/// How a GET is told from all other reads.
-fn write_get(payload: &[u8], of: &[u8], form: &mut Vec<u8>) {
-    form.push(WholeRead::OF_GET);
-    form.extend_from_slice(&payload[DATABASE]);
-    form.extend_from_slice(of);
 }
 
 /// A command's arguments.
