@@ -8,6 +8,7 @@ use super::markers::integer_reply;
 use super::{Back, BackEvent, BackEvents, Item, Lane};
 use crate::classes::{lookup, read_again, ReadAgain};
 use crate::codec::{is_error, write_words};
+use crate::description::Description;
 use crate::payload::RequestFlags;
 
 /// It lives as long as nobody writes it.
@@ -15,20 +16,7 @@ pub(super) const FOR_EVER: u64 = u64::MAX;
 
 /// What is known of the data when a read is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Vouching {
-    how: How,
-    /// Whether a hash's fields may have times to live of their own, of which no key tells.
-    fields_expire: bool,
-}
-
-impl Vouching {
-    fn covers(self, read: ReadAgain) -> bool {
-        !(read.tells_of_hash && self.fields_expire)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(super) enum Vouching {
     /// Nothing is said.
     No,
     /// No key has a time to live.
@@ -50,14 +38,16 @@ fn noted(item: &Item) -> Option<(ReadAgain, &[u8])> {
 }
 
 /// Before a read is sent by itself: what it is said to live, or the question for it.
-pub(super) fn vouch_alone(vouching: Vouching, item: &mut Item, lane: &mut Lane) {
+pub(super) fn vouch_alone(vouching: Vouching, description: &Description, item: &mut Item, lane: &mut Lane) {
     item.lives_ms = None;
-    let Some((read, key)) = noted(item).filter(|(read, _)| vouching.covers(*read)) else { return };
-    match vouching.how {
-        How::No => {}
+    let Some((read, key)) = noted(item) else { return };
+    match vouching {
+        Vouching::No => {}
+        // A hash's fields may have times to live of their own, of which no key tells.
+        _ if read.tells_of_hash && description.command(b"hpexpire").is_some() => {}
         // What another read says of a key that is missing changes with what is written past a device.
-        How::ForEver if read.is_get => item.lives_ms = Some(FOR_EVER),
-        How::ForEver | How::ByAsking => {
+        Vouching::ForEver if read.is_get => item.lives_ms = Some(FOR_EVER),
+        Vouching::ForEver | Vouching::ByAsking => {
             lane.enter(item.db(0), item.request.head.resp());
             write_words(&mut lane.output, &[b"PTTL", key]);
             lane.expected.push_back(Expected::Life);
@@ -67,21 +57,19 @@ pub(super) fn vouch_alone(vouching: Vouching, item: &mut Item, lane: &mut Lane) 
 
 /// Before a read is sent in a transaction with others, where nothing is asked.
 pub(super) fn vouch_in_batch(vouching: Vouching, item: &mut Item) {
-    let is_plain = noted(item).is_some_and(|(read, _)| read.is_get);
-    item.lives_ms = (is_plain && vouching.how == How::ForEver).then_some(FOR_EVER);
+    let may_be = vouching == Vouching::ForEver && noted(item).is_some_and(|(read, _)| read.is_get);
+    item.lives_ms = may_be.then_some(FOR_EVER);
 }
 
 impl Back {
     /// Where the server may lose keys by itself (it evicts some), nothing is vouched for.
     pub(super) fn vouching(&self) -> Vouching {
         let vouches = self.config.vouches && self.description.writes_refused.is_none();
-        let how = match () {
-            () if !vouches => How::No,
-            () if self.place.may_expire => How::ByAsking,
-            () => How::ForEver,
-        };
-        let fields_expire = how != How::No && self.description.command(b"hpexpire").is_some();
-        Vouching { how, fields_expire }
+        match () {
+            () if !vouches => Vouching::No,
+            () if self.place.may_expire => Vouching::ByAsking,
+            () => Vouching::ForEver,
+        }
     }
 
     /// What is left of the life of what the first read under way shows.

@@ -204,7 +204,7 @@ impl Back {
         let (Some(lane), Some(mut item)) = (self.lanes.get_mut(id), self.queue.pop_front()) else {
             return false;
         };
-        vouch_alone(vouching, &mut item, lane);
+        vouch_alone(vouching, &self.description, &mut item, lane);
         if item.nature == Nature::OnLane(LaneCommand::Watch) {
             lane.watches = true;
         }
