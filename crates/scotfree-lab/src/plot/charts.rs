@@ -189,10 +189,16 @@ pub(super) fn bars(plot: &Plot, metric: &str, result: &ExperimentResult) -> Resu
                 "encoding": over(json!({ "y": y("min"), "y2": { "field": "max" } })) }),
         json!({ "mark": { "type": "text", "dy": -7 },
                 "encoding": over(json!({ "y": y("end"), "text": { "field": "label" } })) }),
-        json!({ "data": { "values": bound_rows(&rows) },
-                "mark": { "type": "tick", "thickness": 2, "orient": "horizontal" },
-                "encoding": over(json!({ "y": y("value"), "color": { "field": "bound", "scale": colours } })) }),
     ];
+    // A layer of nothing has no size, and neither has a picture with one.
+    let bounds = bound_rows(&rows);
+    if !bounds.is_empty() {
+        layers.push(json!({
+            "data": { "values": bounds },
+            "mark": { "type": "tick", "thickness": 2, "orient": "horizontal" },
+            "encoding": over(json!({ "y": y("value"), "color": { "field": "bound", "scale": colours } })),
+        }));
+    }
     if !references.is_empty() {
         layers.push(json!({
             "data": { "values": references },
