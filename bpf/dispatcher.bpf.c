@@ -12,7 +12,8 @@
 
 /* The list: made from the folders of remedies and bpf/functions.order when this is compiled. It includes every
  * function and says SCOT_FUNCTIONS(each), which calls each(name, number) in their order, and, if one of them keeps
- * the places of sessions, SCOT_KEEPER(hook), which makes NAME_hook of it.
+ * the places of sessions, SCOT_KEEPER(hook), which makes NAME_hook of it. SCOT_LISTENERS(each) is the same of those that
+ * want to hear of what is acknowledged.
  */
 #include "scot_functions.h"
 
@@ -384,6 +385,15 @@ static __always_inline void scot_decide(struct xdp_md *frame, struct scot_contex
 	scot_ask(frame, context, outcome);
 }
 
+/* What is acknowledged can be answered with: those that want to hear of it, which the list names, do. */
+static __always_inline void scot_say_acknowledged(struct xdp_md *frame, const struct scot_context *context)
+{
+#define SCOT_SAY_ACKNOWLEDGED(name, number)             \
+	if (scot_is_on(number))                         \
+		name##_on_acknowledged(frame, context);
+	SCOT_LISTENERS(SCOT_SAY_ACKNOWLEDGED)
+}
+
 static __always_inline int scot_answer_and_forward(const struct scot_context *context)
 {
 	__u32 at = context->pair;
@@ -431,6 +441,7 @@ static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_cont
 		return scot_forward(way, counters);
 	case SCOT_ANSWER_AND_FORWARD:
 		counters->forwarded++;
+		scot_say_acknowledged(frame, context);
 		return scot_answer_and_forward(context);
 	case SCOT_ANSWER:
 		return scot_answer(frame, context, way, outcome.by, counters);

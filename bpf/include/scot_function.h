@@ -13,7 +13,11 @@
  *
  * which writes the answer to the request in the frame, and returns 0 if it has none. Both are global functions: the
  * verifier looks at each by itself, and one that is off is never called. One function may keep the places of sessions
- * (see dispatcher.bpf.c): it has two more, inlined, which take a place under the session's lock.
+ * (see dispatcher.bpf.c): it has two more, inlined, which take a place under the session's lock. One that has
+ *
+ *   __noinline int NAME_on_acknowledged(struct xdp_md *frame, const struct scot_context *context);
+ *
+ * is told of a request that it has seen and said NEXT to, when that is in the log and before its acknowledgement leaves.
  *
  * Invariant: what a function says is carried out by the dispatcher alone.
  */

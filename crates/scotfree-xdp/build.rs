@@ -60,6 +60,11 @@ impl Function {
         self.text().contains(&format!("{}_take_place(", self.name))
     }
 
+    /// Whether it wants to hear of what is acknowledged.
+    fn hears_of_acknowledgements(&self) -> bool {
+        self.text().contains(&format!("{}_on_acknowledged(", self.name))
+    }
+
     /// Whether it can be one of a set's: it says so if it has tables that are made anew with every load.
     fn is_for_sets(&self) -> bool {
         !self.text().contains(&format!("#define {}_NOT_IN_SETS", self.name.to_uppercase()))
@@ -145,6 +150,13 @@ fn list_of(functions: &[Function]) -> String {
     let calls: Vec<String> = names.clone().zip(0..).map(|(name, at)| format!("each({name}, {at})")).collect();
     let mut lines: Vec<String> = names.map(|name| format!("#include \"{name}.bpf.c\"")).collect();
     lines.push(format!("#define SCOT_FUNCTIONS(each) {}", calls.join(" ")));
+    let listeners: Vec<&str> = functions
+        .iter()
+        .zip(&calls)
+        .filter(|(function, _)| function.hears_of_acknowledgements())
+        .map(|(_, call)| call.as_str())
+        .collect();
+    lines.push(format!("#define SCOT_LISTENERS(each) {}", listeners.join(" ")));
     let mut keepers = functions.iter().zip(0..).filter(|(function, _)| function.keeps_places());
     if let Some((Function { name, .. }, at)) = keepers.next() {
         lines.push(format!("#define SCOT_KEEPER(hook) {name}_##hook"));

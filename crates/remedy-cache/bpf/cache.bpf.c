@@ -19,6 +19,8 @@
 #define CACHE_FLAG_NOTED 8192
 #define CACHE_COMMAND_AT 10
 #define CACHE_GET_BYTES_MIN 29 /* of a GET of nothing */
+#define CACHE_FLAG_AGAIN 32 /* of a response: it says nothing of early answers */
+#define CACHE_REPLY_HEAD_BYTES 2
 
 /* Rules that tests switch off to show that they would notice; only their programs can. */
 enum cache_fault {
@@ -30,6 +32,13 @@ enum cache_fault {
 	CACHE_FAULT_IGNORE_UNSEEN = 1u << 5,   /* a response to what never passed changes nothing */
 	CACHE_FAULT_SILENT = 1u << 6,          /* the daemon is not told of writes */
 	CACHE_FAULT_SAY_NOTHING_DOUBTFUL = 1u << 7, /* the daemon is told, and what was shown goes on */
+	CACHE_FAULT_PENDING_FROM_NOTHING = 1u << 8, /* K2: a SET is shown where nothing was answered before it */
+	CACHE_FAULT_PENDING_OVER_NEWER = 1u << 9,   /* K1: a SET is shown over one behind it in the order */
+	CACHE_FAULT_PENDING_UNSAFE = 1u << 10,      /* K6: although an elder of its session may be given up */
+	CACHE_FAULT_PENDING_REFUSED = 1u << 11,     /* a SET that the server has refused is shown on */
+	CACHE_FAULT_PENDING_OPTIONS = 1u << 12,     /* what follows a SET's value changes nothing */
+	CACHE_FAULT_PENDING_LATE = 1u << 13,        /* although nobody takes its early answer for its reply */
+	CACHE_FAULT_PENDING_AGAIN = 1u << 14,       /* K1: one that may have been executed before it had this place */
 };
 
 #ifdef SCOT_WITH_FAULTS
@@ -76,14 +85,14 @@ struct {
 	__type(value, struct cache_note);
 } cache_notes SEC(".maps");
 
-/* By a session's place: from which seq_num on everything has passed this incarnation of the device. */
+/* By a session's place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, SCOT_SESSIONS_MAX);
 	__type(key, __u32);
-	__type(value, __u64);
-} cache_seen SEC(".maps");
+	__type(value, struct cache_session);
+} cache_sessions SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -97,8 +106,11 @@ struct cache_desk {
 	__u64 fence;
 	__u32 key_bytes;        /* of a read that may be answered; else 0 */
 	__u32 value_bytes;      /* of what was found */
+	__u64 begun;            /* of a write of one key: its bucket's count before it */
+	__u64 from;             /* where what follows a key begins, in its payload */
 	__u16 database;
-	__u8 zero[6];
+	__u8 may_pend;          /* this write's value may be shown once it is acknowledged */
+	__u8 zero[5];
 	__u8 head[CACHE_HEAD_BYTES];
 	__u64 key[2 * CACHE_KEY_WORDS];
 	__u64 value[CACHE_VALUE_WORDS];
@@ -130,6 +142,26 @@ static __always_inline struct cache_bucket *cache_bucket_of(__u64 key_hash)
 	__u32 at = key_hash & (CACHE_BUCKETS - 1);
 
 	return bpf_map_lookup_elem(&cache_buckets, &at);
+}
+
+static __always_inline struct cache_session *cache_session_of(__u32 at)
+{
+	return bpf_map_lookup_elem(&cache_sessions, &at);
+}
+
+#define CACHE_TRIES_MAX 4
+
+/* Makes a number at least so high. False: others are at it. */
+static __always_inline bool cache_raise(__u64 *number, __u64 least)
+{
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < CACHE_TRIES_MAX; i++) {
+		__u64 found = *(volatile __u64 *)number;
+
+		if (found >= least || __sync_val_compare_and_swap(number, found, least) == found)
+			return true;
+	}
+	return false;
 }
 
 /* ---- what the daemon is told */
@@ -192,16 +224,27 @@ __noinline int cache_tell(struct xdp_md *frame, const struct scot_context *conte
 	return 1;
 }
 
-/* Makes the keys of a bucket doubtful, or all, and tells why. */
-static __always_inline void cache_doubt(struct xdp_md *frame, const struct scot_context *context,
-					struct cache_head *head, struct cache_bucket *bucket, __u64 key_hash, __u32 what)
+/* Makes the keys of a bucket doubtful, or all, and tells why. The count before it. */
+static __always_inline __u64 cache_doubt(struct xdp_md *frame, const struct scot_context *context,
+					 struct cache_head *head, struct cache_bucket *bucket, __u64 key_hash,
+					 __u32 what)
 {
+	__u64 begun = 0;
+
 	if (!cache_is_planted(head, CACHE_FAULT_SAY_NOTHING_DOUBTFUL))
-		__sync_fetch_and_add(&bucket->begun, 1);
+		begun = __sync_fetch_and_add(&bucket->begun, 1);
 	if (!cache_is_planted(head, CACHE_FAULT_SILENT))
 		cache_tell(frame, context, key_hash, what);
 	if (!cache_is_planted(head, CACHE_FAULT_SAY_NOTHING_DOUBTFUL))
 		__sync_fetch_and_add(&bucket->told, 1);
+	return begun;
+}
+
+/* Nothing that was shown is answered any more; nobody has to be told. */
+static __always_inline void cache_doubt_all(struct cache_head *head)
+{
+	__sync_fetch_and_add(&head->all.begun, 1);
+	__sync_fetch_and_add(&head->all.told, 1);
 }
 
 /* ---- writes */
@@ -353,17 +396,69 @@ __noinline int cache_names_one(struct xdp_md *frame, const struct scot_context *
 	return cache_is_of_one_key(count, cache_capitals(name[0]), cache_capitals(name[1]));
 }
 
+enum cache_safety {
+	CACHE_SAFE,
+	CACHE_UNSAFE,
+	CACHE_UNCOUNTED, /* it could not be noted that the write is lossy */
+};
+
+static __always_inline bool cache_is_safe(const struct cache_session *session, const struct cache_head *head)
+{
+	return *(const volatile __u64 *)&session->lossy == *(const volatile __u64 *)&session->safe ||
+	       cache_is_planted(head, CACHE_FAULT_PENDING_UNSAFE);
+}
+
+/* Whether nothing before a write in its session can be given up, and it with that (K6). */
+static __always_inline enum cache_safety cache_safety_of(const struct scot_context *context, struct cache_head *head,
+							 __u64 seq_num)
+{
+	struct cache_session *session = cache_session_of(context->session);
+
+	if (!session)
+		return CACHE_UNSAFE;
+	if (context->place != SCOT_PLACE_NEXT || context->granted == SCOT_DURABILITY_NONE) {
+		if (!cache_raise(&session->last_lossy, seq_num))
+			return CACHE_UNCOUNTED;
+		__sync_fetch_and_add(&session->lossy, 1);
+		// What stands behind it may have been shown already, by another processor.
+		if (*(volatile __u64 *)&session->pending > seq_num)
+			cache_doubt_all(head);
+		return CACHE_UNSAFE;
+	}
+	return cache_is_safe(session, head) ? CACHE_SAFE : CACHE_UNSAFE;
+}
+
+/* Whether a write was not sent before, neither again nor before this device began: the server may have executed what was
+ * (K1); and whether its caller goes on behind its acknowledgement, as only those do that nothing can refuse.
+ */
+static __always_inline bool cache_is_new_and_early(const struct scot_context *context, const struct cache_head *head,
+						   const struct scot_header *header)
+{
+	const struct cache_session *session = cache_session_of(context->session);
+	bool is_new = session && !(header->flags & SCOT_FLAG_AGAIN) && header->seq_num >= session->from;
+
+	return (is_new || cache_is_planted(head, CACHE_FAULT_PENDING_AGAIN)) &&
+	       (header->flags & SCOT_FLAG_EARLY || cache_is_planted(head, CACHE_FAULT_PENDING_LATE));
+}
+
 static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, const struct scot_context *context,
 							struct cache_head *head, struct cache_desk *desk)
 {
 	struct scot_header *header = scot_at(frame, context->packet_at);
 	struct cache_bucket *bucket = &head->all;
+	enum cache_safety safety;
+	bool may_pend;
 	__u64 key_hash;
 
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
 	desk->key_bytes = 0;
+	desk->may_pend = 0;
+	may_pend = cache_is_new_and_early(context, head, header);
+	safety = cache_safety_of(context, head, header->seq_num);
+	if (safety == CACHE_UNCOUNTED)
+		return SCOT_REFUSE;
 	if (cache_is_planted(head, CACHE_FAULT_IGNORE_WRITES))
 		return SCOT_NEXT;
 	if (header->fragment_count != 1 ||
@@ -374,33 +469,29 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 		if (!bucket)
 			return SCOT_REFUSE;
 	}
-	cache_doubt(frame, context, head, bucket, key_hash, CACHE_NOTE_REQUEST);
+	desk->begun = cache_doubt(frame, context, head, bucket, key_hash, CACHE_NOTE_REQUEST);
+	// Behind the head of a chain packets may come in another order than their stamps.
+	desk->may_pend = may_pend && safety == CACHE_SAFE && key_hash != 0 && scot_shared.head;
 	return SCOT_NEXT;
 }
 
-/* ---- reads */
+/* ---- what names one key */
 
-/* Looks for the key of a GET whose caller takes what was answered before. A function of its own, for the verifier. */
-__noinline int cache_read_key(struct xdp_md *frame, const struct scot_context *context)
+/* Reads database and key of a command with a name of three letters, and where what follows the key begins, to the desk.
+ * The head of the payload lies there. A function of its own, for the verifier.
+ */
+__noinline int cache_load_key(struct xdp_md *frame, const struct scot_context *context)
 {
 	struct cache_desk *desk = cache_desk_here();
 	__u32 digits, key_bytes, first, second, third, payload_bytes;
 	__u64 bytes;
 	__u16 end = 0;
 
-	if (!context || !desk)
-		return 0;
-	desk->key_bytes = 0;
-	if (context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN)
+	if (!context || !desk || context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN)
 		return 0;
 	payload_bytes = context->packet_bytes - CACHE_PAYLOAD_AT;
-	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT, desk->head, CACHE_GET_BYTES_MIN) != 0)
-		return 0;
-	if (!cache_is_plain(desk) || !(desk->head[3] & CACHE_FLAG_NOTED >> 8))
-		return 0;
-	if (desk->head[10] != '*' || desk->head[11] != '2' || desk->head[12] != '\r' || desk->head[13] != '\n' ||
+	if (desk->head[10] != '*' || desk->head[12] != '\r' || desk->head[13] != '\n' ||
 	    desk->head[14] != '$' || desk->head[15] != '3' || desk->head[16] != '\r' || desk->head[17] != '\n' ||
-	    (desk->head[18] | 32) != 'g' || (desk->head[19] | 32) != 'e' || (desk->head[20] | 32) != 't' ||
 	    desk->head[21] != '\r' || desk->head[22] != '\n' || desk->head[23] != '$')
 		return 0;
 	first = desk->head[24] - '0';
@@ -418,10 +509,12 @@ __noinline int cache_read_key(struct xdp_md *frame, const struct scot_context *c
 		digits = 3;
 		key_bytes = first * 100 + second * 10 + third;
 	}
+	desk->from = 26 + digits + key_bytes + 2;
 	if (cache_head_byte(desk, 24 + digits) != '\r' || cache_head_byte(desk, 25 + digits) != '\n' ||
-	    payload_bytes != 26 + digits + key_bytes + 2)
+	    payload_bytes < desk->from)
 		return 0;
-	if (bpf_xdp_load_bytes(frame, context->packet_at + context->packet_bytes - 2, &end, sizeof(end)) != 0 ||
+	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + 26 + digits + key_bytes, &end,
+			       sizeof(end)) != 0 ||
 	    end != ('\r' | '\n' << 8))
 		return 0;
 	bytes = key_bytes;
@@ -434,6 +527,31 @@ __noinline int cache_read_key(struct xdp_md *frame, const struct scot_context *c
 	desk->key_bytes = key_bytes;
 	return 1;
 }
+
+/* The name of a command, three letters in capitals. */
+static __always_inline __u32 cache_name(const struct cache_desk *desk)
+{
+	return cache_capitals(desk->head[18] | desk->head[19] << 8 | desk->head[20] << 16);
+}
+
+/* Whether a key lies on the desk: that of a GET whose caller takes what was answered before. */
+static __always_inline bool cache_read_key(struct xdp_md *frame, const struct scot_context *context,
+					   struct cache_desk *desk)
+{
+	desk->key_bytes = 0;
+	if (context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN ||
+	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT, desk->head, CACHE_GET_BYTES_MIN) != 0)
+		return false;
+	if (!cache_is_plain(desk) || !(desk->head[3] & CACHE_FLAG_NOTED >> 8) || desk->head[11] != '2' ||
+	    cache_name(desk) != CACHE_WORD("GET", 0) || !cache_load_key(frame, context))
+		return false;
+	if (desk->from == context->packet_bytes - CACHE_PAYLOAD_AT)
+		return true;
+	desk->key_bytes = 0;
+	return false;
+}
+
+/* ---- cells */
 
 /* The cell that holds the value of a key, by its hash. */
 static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 server)
@@ -451,19 +569,32 @@ static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 se
 	return NULL;
 }
 
-/* Whether nothing has become doubtful since a value was shown (K1, K2, K5). */
-static __always_inline bool cache_is_true(const struct cache_cell *cell, const struct cache_head *head, __u64 key_hash,
+/* Whether nothing has become doubtful since a value was shown (K1, K2, K5); its bucket's count is given. */
+static __always_inline bool cache_is_true(const struct cache_cell *cell, const struct cache_head *head, __u64 begun,
 					  __u32 server)
 {
 	const struct scot_server *of = scot_server(server);
-	const struct cache_bucket *bucket = cache_bucket_of(key_hash);
 	__u32 heard = of->heard_epoch > of->epoch ? of->heard_epoch : of->epoch;
 
-	if (!bucket || cell->begun != *(const volatile __u64 *)&bucket->begun ||
-	    cell->all != *(const volatile __u64 *)&head->all.begun)
+	if (cell->begun != begun || cell->all != *(const volatile __u64 *)&head->all.begun)
 		return false;
 	return (cell->epoch == heard && cell->boot_epoch == scot_shared.boot_epoch) ||
 	       cache_is_planted(head, CACHE_FAULT_IGNORE_EPOCH);
+}
+
+/* Whether a cell is of the key on the desk and not of another with its hash (K9). */
+static __always_inline bool cache_is_of_key(const struct cache_cell *cell, const struct cache_desk *desk)
+{
+	if (cell->key_bytes != desk->key_bytes || cell->database != desk->database)
+		return false;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < CACHE_KEY_WORDS; i++) {
+		if (i * 8 >= desk->key_bytes)
+			break;
+		if (cell->key[i] != desk->key[i])
+			return false;
+	}
+	return true;
 }
 
 /* Finds what a read is answered with, and copies it to the desk. A function of its own, for the verifier. */
@@ -471,6 +602,7 @@ __noinline int cache_find(__u64 key_hash, __u32 server)
 {
 	struct cache_head *head = cache_head_here();
 	struct cache_desk *desk = cache_desk_here();
+	struct cache_bucket *bucket;
 	struct cache_cell *cell;
 	__u32 value_bytes;
 	__u64 written;
@@ -478,25 +610,16 @@ __noinline int cache_find(__u64 key_hash, __u32 server)
 	if (!head || !desk)
 		return 0;
 	cell = cache_cell_of(key_hash, server);
-	if (!cell)
+	bucket = cache_bucket_of(key_hash);
+	if (!cell || !bucket)
 		return 0;
 	written = *(volatile __u64 *)&cell->written;
 	// A full barrier: what is read from here on is as new as that count.
 	__sync_lock_test_and_set(&desk->fence, written);
-	if (written & 1 || !cache_is_true(cell, head, key_hash, server))
+	if (written & 1 || !cache_is_true(cell, head, *(volatile __u64 *)&bucket->begun, server))
 		return 0;
-	// K9.
-	if (!cache_is_planted(head, CACHE_FAULT_HASH_ONLY)) {
-		if (cell->key_bytes != desk->key_bytes || cell->database != desk->database)
-			return 0;
-#pragma clang loop unroll(disable)
-		for (__u32 i = 0; i < CACHE_KEY_WORDS; i++) {
-			if (i * 8 >= desk->key_bytes)
-				break;
-			if (cell->key[i] != desk->key[i])
-				return 0;
-		}
-	}
+	if (!cache_is_of_key(cell, desk) && !cache_is_planted(head, CACHE_FAULT_HASH_ONLY))
+		return 0;
 	value_bytes = *(volatile __u32 *)&cell->value_bytes;
 	if (value_bytes > CACHE_VALUE_BYTES_MAX)
 		return 0;
@@ -511,8 +634,7 @@ __noinline int cache_find(__u64 key_hash, __u32 server)
 	__sync_lock_test_and_set(&desk->fence, written);
 	if (*(volatile __u64 *)&cell->written != written)
 		return 0;
-	if (!cell->hit)
-		cell->hit = 1;
+	cell->hit++;
 	return 1;
 }
 
@@ -523,6 +645,15 @@ static __always_inline void cache_count_hit(int by)
 
 	if (counted)
 		counted->hits += by;
+}
+
+static __always_inline void cache_count_overwrite(void)
+{
+	__u32 first = 0;
+	struct cache_counts *counted = bpf_map_lookup_elem(&cache_counted, &first);
+
+	if (counted)
+		counted->overwrites++;
 }
 
 /* Whether the device may answer a read that it could: K5, and only where its client has everything before it (K14). */
@@ -537,10 +668,10 @@ static __always_inline bool cache_may_answer(const struct cache_head *head, cons
 }
 
 static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, const struct scot_context *context,
-						       const struct cache_head *head)
+						       const struct cache_head *head, struct cache_desk *desk)
 {
 	struct scot_header *header;
-	int has_key = cache_read_key(frame, context);
+	bool has_key = cache_read_key(frame, context, desk);
 	__u64 key_hash;
 
 	header = scot_at(frame, context->packet_at);
@@ -562,14 +693,25 @@ static __always_inline bool cache_has_seen(const struct scot_context *context, c
 {
 	__u64 seq_num = header->seq_num;
 	struct scot_session *session = scot_session(context->server, header->session);
-	__u64 *from;
-	__u32 at;
+	struct cache_session *known;
 
 	if (!session)
 		return false;
-	at = session->index;
-	from = bpf_map_lookup_elem(&cache_seen, &at);
-	return from && seq_num >= *(volatile __u64 *)from && seq_num < session->next;
+	known = cache_session_of(session->index);
+	return known && seq_num >= *(volatile __u64 *)&known->from && seq_num < session->next;
+}
+
+/* Whether what the server refuses may be a SET whose value is shown. */
+static __always_inline bool cache_may_have_shown(const struct scot_context *context, const struct scot_header *header)
+{
+	__u64 seq_num = header->seq_num;
+	struct scot_session *session = scot_session(context->server, header->session);
+	struct cache_session *known;
+
+	if (!session)
+		return false;
+	known = cache_session_of(session->index);
+	return known && seq_num <= *(volatile __u64 *)&known->pending;
 }
 
 static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, const struct scot_context *context,
@@ -585,10 +727,17 @@ static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, c
 		return (void *)(stamp + 1) <= scot_data_end(frame) && stamp->device == scot_shared.device ? SCOT_NEXT :
 													   SCOT_PASS_UP;
 	}
-	if (context->kind != SCOT_KIND_RESPONSE || cache_is_planted(head, CACHE_FAULT_IGNORE_UNSEEN) ||
-	    cache_has_seen(context, header))
+	if (context->kind != SCOT_KIND_RESPONSE)
 		return SCOT_NEXT;
 	desk->key_bytes = 0;
+	// Nobody has to be told: what the rules know shows none of these SETs.
+	if (header->flags & SCOT_FLAG_FAILED && !cache_is_planted(head, CACHE_FAULT_PENDING_REFUSED) &&
+	    cache_may_have_shown(context, header))
+		cache_doubt_all(head);
+	header = scot_at(frame, context->packet_at);
+	if ((void *)(header + 1) > scot_data_end(frame) || cache_is_planted(head, CACHE_FAULT_IGNORE_UNSEEN) ||
+	    cache_has_seen(context, header))
+		return SCOT_NEXT;
 	cache_doubt(frame, context, head, &head->all, 0, CACHE_NOTE_UNSEEN);
 	return SCOT_NEXT;
 }
@@ -609,8 +758,143 @@ __noinline int cache_on_packet(struct xdp_md *frame, struct scot_context *contex
 	if (context->direction != SCOT_TO_SERVER)
 		return SCOT_NEXT;
 	if (context->kind == SCOT_KIND_READ)
-		return cache_on_read(frame, context, head);
+		return cache_on_read(frame, context, head, desk);
 	return cache_on_write(frame, context, head, desk);
+}
+
+/* ---- what a logged SET says */
+
+/* How long the only argument is that begins here; 0 if what follows is no such, or too long. */
+static __always_inline __u32 cache_only_argument(struct xdp_md *frame, const struct scot_context *context,
+						 const struct cache_head *head, __u32 from)
+{
+	__u32 bytes = context->packet_bytes - CACHE_PAYLOAD_AT - from;
+	__u8 line[8] = {};
+	__u32 number = 0, digits = 0;
+
+	if (bytes < sizeof(line) - 1 ||
+	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + from, line, sizeof(line) - 1) != 0 ||
+	    line[0] != '$')
+		return 0;
+#pragma clang loop unroll(full)
+	for (__u32 i = 1; i < 5; i++) {
+		if (digits == i - 1 && (__u8)(line[i] - '0') <= 9) {
+			number = number * 10 + (line[i] - '0');
+			digits = i;
+		}
+	}
+	if (digits == 0 || number == 0)
+		return 0;
+	if (bytes == 1 + digits + 2 + number + 2)
+		return bytes;
+	return cache_is_planted(head, CACHE_FAULT_PENDING_OPTIONS) && bytes > 1 + digits + 2 + number + 2 ?
+		       1 + digits + 2 + number + 2 :
+		       0;
+}
+
+/* Whether this is a SET without options: then its key lies on the desk, and where its value begins. */
+static __always_inline bool cache_read_set(struct xdp_md *frame, const struct scot_context *context,
+					   const struct cache_head *head, struct cache_desk *desk)
+{
+	bool is_plain = desk->head[11] == '3' || cache_is_planted(head, CACHE_FAULT_PENDING_OPTIONS);
+
+	return context->kind == SCOT_KIND_UPDATE && is_plain && cache_name(desk) == CACHE_WORD("SET", 0) &&
+	       cache_load_key(frame, context);
+}
+
+/* Writes what a GET is answered from now on into a cell that is this program's. False: it cannot be read. */
+static __always_inline bool cache_write_value(struct xdp_md *frame, const struct scot_context *context,
+					      struct cache_cell *cell, __u32 from, __u64 bytes)
+{
+	__u8 *value = (__u8 *)cell->value;
+	__u32 last;
+
+	if (!scot_bound(&bytes, CACHE_VALUE_BYTES_MAX - CACHE_REPLY_HEAD_BYTES))
+		return false;
+	// What fills up the last word is zero.
+	last = (bytes + CACHE_REPLY_HEAD_BYTES - 1) / 8;
+	if (last >= CACHE_VALUE_WORDS)
+		return false;
+	cell->value[last] = 0;
+	value[0] = CACHE_VERSION;
+	value[1] = CACHE_FLAG_AGAIN;
+	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + from, value + CACHE_REPLY_HEAD_BYTES,
+			       bytes) != 0)
+		return false;
+	cell->value_bytes = bytes + CACHE_REPLY_HEAD_BYTES;
+	return true;
+}
+
+/* Puts into the cell of a key, which lies on the desk, what its GET is answered from now on, if it was answered until
+ * this write came: then nothing else that concerns it is under way (K1, K2). A function of its own, for the verifier.
+ */
+__noinline int cache_pend(struct xdp_md *frame, const struct scot_context *context, __u64 key_hash, __u32 bytes)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_desk *desk = cache_desk_here();
+	struct cache_cell *cell;
+	bool is_true, is_written = false;
+	__u64 written, order;
+
+	if (!context || !head || !desk)
+		return 0;
+	cell = cache_cell_of(key_hash, context->server);
+	if (!cell)
+		return 0;
+	order = context->stamp.number;
+	written = *(volatile __u64 *)&cell->written;
+	if (written & 1 || __sync_val_compare_and_swap(&cell->written, written, written + 1) != written)
+		return 0;
+	is_true = cache_is_true(cell, head, desk->begun, context->server);
+	if (cache_is_planted(head, CACHE_FAULT_PENDING_FROM_NOTHING)) {
+		cell->all = *(volatile __u64 *)&head->all.begun;
+		is_true = true;
+	}
+	// Of two at once the other may have come first and stand behind.
+	if (cell->order > order && !cache_is_planted(head, CACHE_FAULT_PENDING_OVER_NEWER))
+		is_true = false;
+	if (is_true && cache_is_of_key(cell, desk)) {
+		if (cache_write_value(frame, context, cell, desk->from, bytes)) {
+			cell->order = order;
+			cell->begun = desk->begun + 1;
+			is_written = true;
+		} else {
+			cell->key_hash = 0;
+		}
+	}
+	// A full barrier: who finds the cell even finds all of it.
+	__sync_lock_test_and_set(&cell->written, written + 2);
+	return is_written;
+}
+
+/* A write is in the log (K6), and its acknowledgement leaves behind it. */
+__noinline int cache_on_acknowledged(struct xdp_md *frame, const struct scot_context *context)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_desk *desk = cache_desk_here();
+	struct cache_session *session;
+	struct scot_header *header;
+	__u64 key_hash, seq_num;
+	__u32 bytes;
+
+	if (!context || !head || !desk || !desk->may_pend || !*(volatile __u32 *)&head->on)
+		return 0;
+	desk->may_pend = 0;
+	if (!cache_read_set(frame, context, head, desk))
+		return 0;
+	bytes = cache_only_argument(frame, context, head, desk->from);
+	header = scot_at(frame, context->packet_at);
+	session = cache_session_of(context->session);
+	if (bytes == 0 || !session || (void *)(header + 1) > scot_data_end(frame))
+		return 0;
+	key_hash = header->key_hash;
+	seq_num = header->seq_num;
+	// First: the server may refuse it at any time from now on, and another processor may count what stands before it.
+	if (!cache_raise(&session->pending, seq_num) || !cache_is_safe(session, head) ||
+	    !cache_pend(frame, context, key_hash, bytes))
+		return 0;
+	cache_count_overwrite();
+	return 1;
 }
 
 struct cache_answer {

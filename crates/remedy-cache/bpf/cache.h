@@ -6,7 +6,8 @@
  *   daemon's note of it lies there. While both are equal, the daemon can know of all of it.
  * - A value is answered only while its bucket's `begun`, and that of all keys, are what they were when the daemon
  *   looked for notes before it showed the value.
- * - A cell is written by the daemon alone, and `written` is odd meanwhile.
+ * - A cell is one's who has made `written` odd, until it is even again: the daemon's, or a program's that puts in what
+ *   a logged SET says. A program does so only where the cell was answered until that SET came.
  */
 #ifndef CACHE_H
 #define CACHE_H
@@ -45,15 +46,25 @@ struct cache_cell {
 	__u64 begun;            /* its bucket's, when it was shown */
 	__u64 all;              /* that of all keys, then */
 	__u64 key_hash;         /* 0: nobody's */
+	__u64 order;            /* of the logged SET that it shows, in this boot epoch; 0: it was shown by the daemon */
 	__u32 server;
 	__u32 epoch;            /* in which its server spoke */
 	__u32 boot_epoch;       /* of the device */
-	__u32 hit;              /* it was answered since the daemon looked */
+	__u32 hit;              /* how often it was answered since the daemon looked, or nearly */
 	__u16 database;
 	__u16 key_bytes;
 	__u32 value_bytes;
 	__u64 key[CACHE_KEY_WORDS];     /* filled up with zeros to a whole word, as the value */
 	__u64 value[CACHE_VALUE_WORDS];
+};
+
+/* What is known of a session's requests; by its place. */
+struct cache_session {
+	__u64 from;             /* from this seq_num on everything has passed this incarnation of the device */
+	__u64 lossy;            /* counts its writes that were not acknowledged: given up, they take with them what follows */
+	__u64 last_lossy;       /* the seq_num of the last of them; raised before it is counted */
+	__u64 safe;             /* at this count the server had executed all of them, as the daemon found */
+	__u64 pending;          /* the last of its SETs that a cell shows, or has shown */
 };
 
 enum cache_note_what {
@@ -86,6 +97,7 @@ struct cache_note {
 /* What the programs have counted, one per CPU. */
 struct cache_counts {
 	__u64 hits;
+	__u64 overwrites;       /* SETs whose values were put into their cells */
 };
 
 #endif

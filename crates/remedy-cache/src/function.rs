@@ -43,6 +43,8 @@ pub struct ReadCache {
     value: Vec<u8>,
     /// Another device on the path, by which it is off.
     other: Option<DeviceId>,
+    /// How many sessions have ended with a write that was not stable.
+    pub(crate) ended_unstable: u64,
     /// The operator knows that it is off.
     told_off: bool,
 }
@@ -61,6 +63,7 @@ impl ReadCache {
             key,
             value,
             other: None,
+            ended_unstable: 0,
             told_off: false,
         }
     }
@@ -396,7 +399,10 @@ impl Function for ReadCache {
         change: SessionChange,
         _effects: &mut DeviceEffects,
     ) {
-        let Some(name) = base.session(region).map(|session| session.name) else { return };
+        let Some(session) = base.session(region) else { return };
+        let name = session.name;
+        self.ended_unstable +=
+            u64::from(change == SessionChange::Ending && session.last_write > session.stable);
         if change == SessionChange::Opened {
             self.seen[region.0 as usize] = Seen::opened();
             self.elders[region.0 as usize] = Elders::default();

@@ -2,7 +2,7 @@
 //! know.
 //!
 //! Invariant: what is told is to the rules what the packet would have been, but that no read is answered behind its
-//! passing and no write becomes a pending value.
+//! passing and no write becomes a pending value: programs put in by themselves what they have shown and is overwritten.
 
 use crate::function::{is_stable, order_of, ReadCache};
 use scotfree_cache::{Cause, Logged, Names, Read, RequestName, Scope};
@@ -125,13 +125,19 @@ impl ReadCache {
         answers.then(|| known.cache.lasting(now, asker, key_hash, key)).flatten()
     }
 
-    /// Programs have answered reads of a key.
-    pub fn mark(&mut self, server: ServerIndex, key_hash: KeyHash, key: &[u8]) {
-        self.cache_mut(server).mark(key_hash, key);
+    /// Programs have answered so many reads of a key.
+    pub fn mark(&mut self, server: ServerIndex, key_hash: KeyHash, key: &[u8], reads: u32) {
+        self.cache_mut(server).mark(key_hash, key, reads);
     }
 
-    /// How often something was forgotten that no write has made stale.
+    /// Whether a write of this session is under way: it may be given up, and what follows it there with it (K6).
+    pub fn has_under_way(&self, session: SessionName) -> bool {
+        self.cache(session.server).has_elder_under_way((session, SeqNum(u64::MAX)))
+    }
+
+    /// How often something was forgotten that no write has made stale, or a session has ended whose logged writes programs
+    /// may show.
     pub fn forgotten(&self) -> u64 {
-        self.known.iter().map(|known| known.cache.forgotten()).sum()
+        self.ended_unstable + self.known.iter().map(|known| known.cache.forgotten()).sum::<u64>()
     }
 }

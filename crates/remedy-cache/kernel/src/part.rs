@@ -4,10 +4,10 @@
 //! by; what the daemon itself lets pass makes doubtful what it concerns before it is decided about.
 
 use crate::notes::{Note, Noted, Taken};
-use crate::table::{Incarnations, Named, Table};
+use crate::table::{Incarnations, Lossy, Named, Table};
 use remedy_cache::{ReadCache, Told};
 use scotfree_core::{Count, Nanos, SeqNum, ServerIndex, SessionId};
-use scotfree_device::{Base, Before, DeviceEffects, Function, KernelPart, Region, SessionName};
+use scotfree_device::{Base, Before, DeviceEffects, Function, KernelPart, Region, SessionBase, SessionName};
 use scotfree_wire::{Kind, Packet, Tail};
 use scotfree_xdp::{Kernel, KernelError, PartMaker, SESSIONS_MAX};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ pub const PART: PartMaker = PartMaker { function: crate::FUNCTION, start };
 const CANDIDATES_MAX: usize = 256;
 /// How many cells a timer looks at for marks.
 const MARKS_AT_ONCE: usize = 512;
-const HITS: &str = "scotfree_cache_hits_total";
+/// What programs count besides the rules, in the order of `struct cache_counts`.
+const COUNTED: [&str; 2] = ["scotfree_cache_hits_total", "scotfree_cache_overwrites_total"];
 
 fn start(
     kernel: &Arc<Kernel>,
@@ -36,6 +37,7 @@ fn start(
         now: Nanos(0),
         candidates: Vec::new(),
         forgotten: cache.forgotten(),
+        doubts_again: false,
         sessions: vec![None; SESSIONS_MAX],
         looks_at_sessions: false,
         shown: 0,
@@ -65,6 +67,9 @@ struct CachePart {
     /// Keys that may be shown.
     candidates: Vec<Named>,
     forgotten: u64,
+    /// Something was forgotten in the last turn. Who keeps the sessions ends them behind this part: until then programs
+    /// may have shown more.
+    doubts_again: bool,
     /// By their places.
     sessions: Vec<Option<Known>>,
     looks_at_sessions: bool,
@@ -83,6 +88,11 @@ impl KernelPart for CachePart {
     ) -> Result<(), String> {
         self.now = now;
         self.begin(base, function)?;
+        if std::mem::take(&mut self.doubts_again) {
+            self.table.doubt_all();
+        }
+        // Before the notes: what has counted by then has left its own.
+        let lossy = if matches!(what, Before::Timer) { self.lossy_sessions() } else { Vec::new() };
         self.take_notes(base, function)?;
         // What was told may have passed before a lapse of the lease, or an end of an epoch.
         function.before(now, base, what, effects)?;
@@ -99,8 +109,17 @@ impl KernelPart for CachePart {
                 for (region, _) in base.sessions().iter() {
                     self.follow_stability(base, region, cache);
                 }
-                self.table
-                    .take_marks(MARKS_AT_ONCE, |named| cache.mark(named.server, named.key_hash, &named.key));
+                self.table.take_marks(MARKS_AT_ONCE, |named, hits| {
+                    cache.mark(named.server, named.key_hash, &named.key, hits);
+                });
+                for (region, lossy) in lossy {
+                    let is_safe = |session: &SessionBase| {
+                        lossy.last <= session.stable && !cache.has_under_way(session.name)
+                    };
+                    if base.session(region).is_some_and(is_safe) {
+                        self.table.set_safe(region.0 as usize, lossy);
+                    }
+                }
             }
             Before::Promotion | Before::NewKey | Before::Entry(..) | Before::Look => {}
         }
@@ -117,13 +136,9 @@ impl KernelPart for CachePart {
     }
 
     fn counted(&self, name: &str) -> u64 {
+        let Some(at) = COUNTED.iter().position(|counted| *counted == name) else { return 0 };
         // Counters that cannot be read have raised an alarm elsewhere.
-        let hits = || self.kernel.counted_in("cache_counted").ok()?.first().copied();
-        if name == HITS {
-            hits().unwrap_or(0)
-        } else {
-            0
-        }
+        self.kernel.counted_in("cache_counted").ok().and_then(|counts| counts.get(at).copied()).unwrap_or(0)
     }
 
     fn counters(&self, out: &mut dyn FnMut(Count)) {
@@ -171,6 +186,12 @@ impl CachePart {
         Ok(())
     }
 
+    /// Sessions whose logged writes programs do not show.
+    fn lossy_sessions(&self) -> Vec<(Region, Lossy)> {
+        let known = (0..).zip(&self.sessions).filter(|(_, known)| known.is_some());
+        known.filter_map(|(index, _)| Some((Region(index), self.table.lossy(index as usize)?))).collect()
+    }
+
     // ---- what is told
 
     fn take_notes(&mut self, base: &mut Base, function: &mut dyn Function) -> Result<(), String> {
@@ -209,10 +230,15 @@ impl CachePart {
         cache: &ReadCache,
     ) -> Result<(), String> {
         match (packet.kind(), packet.tail()) {
-            (Kind::Update | Kind::Bypass, _) => match cache.keys_of(packet) {
-                Some(keys) => keys.into_iter().for_each(|key_hash| self.table.doubt(key_hash)),
-                None => self.table.doubt_all(),
-            },
+            (Kind::Update | Kind::Bypass, _) => {
+                if let Some(region) = base.find(server, packet.session()) {
+                    self.table.count_lossy(region.0 as usize, packet.seq_num());
+                }
+                match cache.keys_of(packet) {
+                    Some(keys) => keys.into_iter().for_each(|key_hash| self.table.doubt(key_hash)),
+                    None => self.table.doubt_all(),
+                }
+            }
             (Kind::Response, _) => {
                 let name = (SessionName { server, id: packet.session() }, packet.seq_num());
                 if let Some((key_hash, key)) = cache.awaited(name) {
@@ -264,7 +290,7 @@ impl CachePart {
             let known = &mut self.sessions[region.0 as usize];
             if known.is_none_or(|known| known.name != session.name) {
                 *known = Some(Known { name: session.name, stable: SeqNum(0) });
-                self.table.set_seen_from(region.0 as usize, session.next);
+                self.table.begin_session(region.0 as usize, session.next, session.last_write);
             }
         }
     }
@@ -276,6 +302,7 @@ impl CachePart {
         let forgotten = cache.forgotten();
         if std::mem::replace(&mut self.forgotten, forgotten) != forgotten {
             self.table.doubt_all();
+            self.doubts_again = true;
         }
     }
 

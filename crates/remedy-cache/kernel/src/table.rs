@@ -1,12 +1,13 @@
 //! The tables of the cache's programs, in memory that both see.
 //!
-//! Invariant: a cell is written by the daemon alone, and is odd meanwhile. A value is shown under the counts at which its
-//! bucket and all keys stood before the daemon had looked for notes: whatever has passed since makes them others.
+//! Invariant: a cell is written by who has made it odd, the daemon or a program, and is odd meanwhile. A value is shown
+//! under the counts at which its bucket and all keys stood before the daemon had looked for notes: whatever has passed
+//! since makes them others.
 
 use crate::notes::Notes;
 use scotfree_cache::WholeRead;
 use scotfree_core::{BootEpoch, Epoch, KeyHash, SeqNum, ServerIndex};
-use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head};
+use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head, cache_session};
 use scotfree_xdp::{Kernel, KernelError, Memory, SESSIONS_MAX};
 use std::mem::offset_of;
 use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -83,6 +84,13 @@ pub(crate) struct Quiet {
     all: u64,
 }
 
+/// The writes of a session that can be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lossy {
+    count: u64,
+    pub(crate) last: SeqNum,
+}
+
 /// In which incarnations a value is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Incarnations {
@@ -95,7 +103,7 @@ pub(crate) struct Table {
     head: Words,
     buckets: Words,
     cells: Words,
-    seen: Words,
+    sessions: Words,
     pub(crate) notes: Notes,
     /// Which of the cells that might hold a key gives way next.
     turn: usize,
@@ -110,7 +118,7 @@ impl Table {
             head: open("cache_heads", 1, size_of::<cache_head>())?,
             buckets: open("cache_buckets", BUCKETS, size_of::<cache_bucket>())?,
             cells: open("cache_cells", CELLS, size_of::<cache_cell>())?,
-            seen: open("cache_seen", SESSIONS_MAX, size_of::<u64>())?,
+            sessions: open("cache_sessions", SESSIONS_MAX, size_of::<cache_session>())?,
             notes: Notes::open(kernel)?,
             turn: 0,
             hand: 0,
@@ -124,9 +132,44 @@ impl Table {
         self.head.half(offset_of!(cache_head, on)).store(1, Ordering::SeqCst);
     }
 
+    /// Another session has this place: what it has written up to `last` may be given up.
+    pub(crate) fn begin_session(&self, index: usize, from: SeqNum, last: SeqNum) {
+        self.set_seen_from(index, from);
+        self.of_session(index, offset_of!(cache_session, pending)).store(0, Ordering::SeqCst);
+        self.of_session(index, offset_of!(cache_session, last_lossy)).store(last.0, Ordering::SeqCst);
+        self.of_session(index, offset_of!(cache_session, lossy)).fetch_add(1, Ordering::SeqCst);
+    }
+
     /// From which place on all requests of a session have passed.
     pub(crate) fn set_seen_from(&self, index: usize, from: SeqNum) {
-        self.seen.word(index * size_of::<u64>()).store(from.0, Ordering::SeqCst);
+        self.of_session(index, offset_of!(cache_session, from)).store(from.0, Ordering::SeqCst);
+    }
+
+    fn of_session(&self, index: usize, at: usize) -> &AtomicU64 {
+        self.sessions.word(index * size_of::<cache_session>() + at)
+    }
+
+    /// A write of a session up to this place is not known to be acknowledged: given up, it takes with it what follows.
+    pub(crate) fn count_lossy(&self, index: usize, last: SeqNum) {
+        self.of_session(index, offset_of!(cache_session, last_lossy)).fetch_max(last.0, Ordering::SeqCst);
+        self.of_session(index, offset_of!(cache_session, lossy)).fetch_add(1, Ordering::SeqCst);
+        // What stands behind it may have been shown already.
+        if self.of_session(index, offset_of!(cache_session, pending)).load(Ordering::SeqCst) > last.0 {
+            self.doubt_all();
+        }
+    }
+
+    /// How many such writes a session has had, and its last, if it is not known that the server has executed all of them.
+    pub(crate) fn lossy(&self, index: usize) -> Option<Lossy> {
+        let word = |at| self.of_session(index, at).load(Ordering::SeqCst);
+        let count = word(offset_of!(cache_session, lossy));
+        let last = SeqNum(word(offset_of!(cache_session, last_lossy)));
+        (count != word(offset_of!(cache_session, safe))).then_some(Lossy { count, last })
+    }
+
+    /// The server has executed all that a session had had then.
+    pub(crate) fn set_safe(&self, index: usize, lossy: Lossy) {
+        self.of_session(index, offset_of!(cache_session, safe)).store(lossy.count, Ordering::SeqCst);
     }
 
     // ---- what is doubtful
@@ -159,7 +202,7 @@ impl Table {
             * size_of::<cache_cell>()
     }
 
-    /// Shows a value, as it was known to be at these counts; whether it fits.
+    /// Shows a value, as it was known to be at these counts; whether it fits, and no program is at its cell.
     pub(crate) fn show(&mut self, named: &Named, value: &[u8], quiet: Quiet, of: Incarnations) -> bool {
         // Programs know GETs alone.
         let Some((database, key, "")) = WholeRead::shown(&named.key) else { return false };
@@ -175,12 +218,15 @@ impl Table {
         let half = |at: usize| self.cells.half(cell + at);
         let short = |at: usize| self.cells.short(cell + at);
         let written = word(offset_of!(cache_cell, written));
-        let before = written.load(Ordering::Relaxed);
-        written.store(before + 1, Ordering::SeqCst);
+        let before = written.load(Ordering::SeqCst) & !1;
+        if written.compare_exchange(before, before + 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return false;
+        }
         fence(Ordering::SeqCst);
         word(offset_of!(cache_cell, begun)).store(quiet.bucket, Ordering::Relaxed);
         word(offset_of!(cache_cell, all)).store(quiet.all, Ordering::Relaxed);
         word(offset_of!(cache_cell, key_hash)).store(named.key_hash.0, Ordering::Relaxed);
+        word(offset_of!(cache_cell, order)).store(0, Ordering::Relaxed);
         half(offset_of!(cache_cell, server)).store(u32::from(named.server.0), Ordering::Relaxed);
         half(offset_of!(cache_cell, epoch)).store(of.server.0, Ordering::Relaxed);
         half(offset_of!(cache_cell, boot_epoch)).store(of.device.0, Ordering::Relaxed);
@@ -235,20 +281,21 @@ impl Table {
             && shown_at(offset_of!(cache_cell, all)) == begun(&self.head, offset_of!(cache_head, all))
     }
 
-    /// Of the next `count` cells, those that were answered since they were looked at last.
-    pub(crate) fn take_marks(&mut self, count: usize, mut each: impl FnMut(&Named)) {
+    /// Of the next `count` cells, those that were answered since they were looked at last, and how often.
+    pub(crate) fn take_marks(&mut self, count: usize, mut each: impl FnMut(&Named, u32)) {
         for _ in 0..count {
             let cell = self.hand * size_of::<cache_cell>();
             self.hand = (self.hand + 1) % CELLS;
-            if self.hit(cell).load(Ordering::Relaxed) == 0 || self.hit(cell).swap(0, Ordering::Relaxed) == 0 {
+            if self.hit(cell).load(Ordering::Relaxed) == 0 {
                 continue;
             }
+            let hits = self.hit(cell).swap(0, Ordering::Relaxed);
             let short = |at| self.cells.short(cell + at).load(Ordering::Relaxed);
             let mut key = Vec::new();
             WholeRead::write_form_of_get(short(offset_of!(cache_cell, database)), b"", &mut key);
             let bytes = usize::from(short(offset_of!(cache_cell, key_bytes)));
             self.cells.read(cell + offset_of!(cache_cell, key), bytes.min(KEY_BYTES_MAX), &mut key);
-            each(&Named { server: self.server(cell), key_hash: self.key_hash(cell), key });
+            each(&Named { server: self.server(cell), key_hash: self.key_hash(cell), key }, hits);
         }
     }
 }

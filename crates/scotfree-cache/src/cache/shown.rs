@@ -35,12 +35,13 @@ impl Cache {
         lasts.then_some(&entry.value)
     }
 
-    /// A key was answered elsewhere since the last call (SIEVE's mark).
-    pub fn mark(&mut self, key_hash: KeyHash, key: &[u8]) {
+    /// A key was answered elsewhere, so often since the last call (SIEVE's mark).
+    pub fn mark(&mut self, key_hash: KeyHash, key: &[u8], reads: u32) {
         let at = self.bucket_of(key_hash);
+        // As many as the counts tell apart. Somebody else may know a value where here it is stale.
+        (0..reads.min(u32::from(u8::MAX))).for_each(|_| self.buckets[at].track.count_read());
         if let Some(slot) = self.find(at, key_hash, key) {
             self.shelf.mark(slot);
-            self.buckets[at].track.count_read();
         }
     }
 

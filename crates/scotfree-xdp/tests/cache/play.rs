@@ -135,6 +135,14 @@ impl Play {
         self.rules.boot_epoch()
     }
 
+    /// A SET whose caller takes its acknowledgement for its reply.
+    pub fn set(&mut self, session: u64, key: &str, value: &str) -> Result<bool, Trouble> {
+        let (seq, line) = (self.next(session), format!("SET {key} {value}"));
+        let (caller, completed, further, flags, line) = (CALLER, seq - 1, &[][..], Flags::EARLY, &line[..]);
+        let (kind, key_hash) = (Kind::Update, key_hash(key));
+        self.send(&Asked { session, seq, completed, kind, caller, line, key_hash, further, flags }.sent())
+    }
+
     /// The next request of a session, whose client has everything before it; whether the programs answered it.
     pub fn ask(&mut self, session: u64, kind: Kind, line: &str, key_hash: KeyHash) -> Result<bool, Trouble> {
         let seq = self.next(session);
@@ -149,6 +157,7 @@ impl Play {
     }
 
     pub fn step(&mut self, step: &Step) -> Result<bool, Trouble> {
+        let missed = self.rules.misses();
         let expected = self.rules.step(step);
         let found = self.programs.step(step);
         let Step::Packet(sent) = step else { return Ok(false) };
@@ -164,8 +173,12 @@ impl Play {
         let knows_less = is_read && expected.iter().all(is_answer) && found.leaving.iter().all(is_passed_on);
         if found.leaving != expected && !knows_less {
             let happened: Vec<&str> = self.happened.iter().map(String::as_str).collect();
+            let why: Vec<String> = (self.rules.misses().into_iter().zip(missed))
+                .filter(|(now, before)| now != before)
+                .map(|(now, _)| now.0)
+                .collect();
             return Err(Trouble(format!(
-                "packet {}: the sides differ:\n{}",
+                "packet {}: the sides differ (the rules: {why:?}):\n{}",
                 self.packets,
                 happened.join("\n")
             )));

@@ -56,8 +56,8 @@ pub fn life(seed: u64, packets: u64, play: &mut Play) -> Result<(), Trouble> {
 impl Life<'_> {
     fn step(&mut self) -> Result<(), Trouble> {
         match self.chance.below(1_000) {
-            0..=499 => self.read(),
-            500..=549 => self.write(),
+            0..=459 => self.read(),
+            460..=549 => self.write(),
             550..=929 => self.reply(),
             930..=959 => self.stable(),
             960..=979 => self.play.step(&Step::Tick).map(drop),
@@ -106,17 +106,23 @@ impl Life<'_> {
         let value = self.values;
         let hash = key_hash(key);
         let both = [key_hash(other)];
-        let (line, key_hash, further): (String, KeyHash, &[KeyHash]) = match self.chance.below(12) {
+        let (line, key_hash, further): (String, KeyHash, &[KeyHash]) = match self.chance.below(13) {
             0..=5 => (format!("SET {key} {value}"), hash, &[]),
             6 => (format!("SET {key} {}", "x".repeat(self.chance.below(1_250) as usize)), hash, &[]),
             7 => (format!("APPEND {key} {value}"), hash, &[]),
             8 => (format!("DEL {key}"), hash, &[]),
+            12 => (format!("SET {key} {value} NX"), hash, &[]),
             9 => (format!("DEL {key} {other}"), hash, &[]),
             10 => (format!("MSET {key} {value} {other} {value}"), hash, &both),
             _ => (format!("EVAL {key} {value}"), KeyHash(0), &[]),
         };
-        let kind = if self.chance.one_in(4) { Kind::Bypass } else { Kind::Update };
-        let flags = if kind == Kind::Update && self.chance.one_in(2) { Flags::EARLY } else { Flags::NONE };
+        // One session hardly ever writes what is not logged: what it does log is shown.
+        let one_bypass_in = if session == 1 { 40 } else { 4 };
+        let kind = if self.chance.one_in(one_bypass_in) { Kind::Bypass } else { Kind::Update };
+        let one_late_in = if session == 1 { 8 } else { 2 };
+        let is_early = kind == Kind::Update && !self.chance.one_in(one_late_in);
+        let flags = if is_early { Flags::EARLY } else { Flags::NONE };
+        let flags = if self.chance.one_in(12) { flags.with(Flags::AGAIN) } else { flags };
         let seq = self.play.next(session);
         let (completed, caller, line) = (seq - 1, CALLER, &line[..]);
         self.send(&Asked { session, seq, completed, kind, caller, line, key_hash, further, flags })

@@ -6,10 +6,10 @@
 use crate::sides::{client, cluster, Sent, CONTROL, SERVER};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, emit_extended, AcceptTail, Direction, Extensions, Header, HeartbeatTail, Kind, LeaseTail,
+    emit, emit_extended, AcceptTail, Direction, Extensions, Flags, Header, HeartbeatTail, Kind, LeaseTail,
     ObjectNote, Packet, ResponseTail, SessionKeys, StampKind, Tail,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub const EPOCH: Epoch = Epoch(1);
 const NONCE: [u8; 16] = [9; 16];
@@ -41,6 +41,7 @@ pub struct Reply {
     seq: u64,
     payload: Vec<u8>,
     object: Option<ObjectNote>,
+    failed: bool,
 }
 
 /// The server.
@@ -52,6 +53,8 @@ pub struct Server {
     executed: BTreeMap<u64, u64>,
     order: u64,
     values: BTreeMap<String, String>,
+    /// Keys that have a time to live.
+    mortal: BTreeSet<String>,
     said: BTreeMap<(u64, u64), Reply>,
     /// Replies that have not left yet.
     pub leaving: Vec<Reply>,
@@ -112,9 +115,8 @@ impl Server {
         let payload = if let ["GET", key] = words[..] {
             let value = self.values.get(key);
             // Most live for ever, some for a while; now and then it is not said.
-            let lives = |value: &String| if value.ends_with('7') { 100_000 } else { u64::MAX };
-            let note =
-                |value: &String| ObjectNote { value_bytes: value.len() as u64, remaining_ms: lives(value) };
+            let remaining_ms = if self.mortal.contains(key) { 100_000 } else { u64::MAX };
+            let note = |value: &String| ObjectNote { value_bytes: value.len() as u64, remaining_ms };
             object = value.map(note).filter(|_| !self.count.is_multiple_of(7));
             let missing = || "\x01\x00$-1\r\n".to_owned();
             value.map_or_else(missing, |value| format!("\x01\x01${}\r\n{value}\r\n", value.len()))
@@ -122,19 +124,36 @@ impl Server {
             self.write(&words);
             "\x01\x00+OK\r\n".to_owned()
         };
-        let reply = Reply { session, seq: request.seq, payload: payload.into_bytes(), object };
+        let reply = Reply { session, seq: request.seq, payload: payload.into_bytes(), object, failed: false };
         self.said.insert((session, request.seq), reply.clone());
         self.leaving.push(reply);
     }
 
     fn write(&mut self, words: &[&str]) {
         match *words {
-            ["SET" | "EVAL", key, value] => drop(self.values.insert(key.to_owned(), value.to_owned())),
+            ["SET", key, value] => {
+                self.values.insert(key.to_owned(), value.to_owned());
+                self.mortal.remove(key);
+            }
+            // Every other script gives its key a time to live.
+            ["EVAL", key, value] => {
+                self.values.insert(key.to_owned(), value.to_owned());
+                if self.count.is_multiple_of(2) {
+                    self.mortal.insert(key.to_owned());
+                }
+            }
+            ["SET", key, value, "NX"] => {
+                self.values.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
             ["APPEND", key, value] => self.values.entry(key.to_owned()).or_default().push_str(value),
-            ["DEL", ref keys @ ..] => keys.iter().for_each(|key| drop(self.values.remove(*key))),
+            ["DEL", ref keys @ ..] => keys.iter().for_each(|key| {
+                self.values.remove(*key);
+                self.mortal.remove(*key);
+            }),
             ["MSET", ref pairs @ ..] => {
                 for pair in pairs.chunks(2) {
                     self.values.insert(pair[0].to_owned(), pair[1].to_owned());
+                    self.mortal.remove(pair[0]);
                 }
             }
             _ => panic!("{words:?} is no command"),
@@ -161,12 +180,18 @@ fn to_device(header: &Header, tail: &Tail) -> Sent {
 
 impl Reply {
     pub fn of(session: u64, seq: u64) -> Reply {
-        Reply { session, seq, payload: b"\x01\x00+OK\r\n".to_vec(), object: None }
+        Reply { session, seq, payload: b"\x01\x00+OK\r\n".to_vec(), object: None, failed: false }
+    }
+
+    /// That a write was refused.
+    pub fn refusal(session: u64, seq: u64) -> Reply {
+        Reply { session, seq, payload: b"\x01\x00-OOM\r\n".to_vec(), object: None, failed: true }
     }
 
     pub fn sent(&self) -> Sent {
         let mut header = Header::new(Kind::Response, SessionId(self.session), EPOCH);
         header.seq_num = SeqNum(self.seq);
+        header.flags = if self.failed { Flags::FAILED } else { Flags::NONE };
         let tail = Tail::Response(ResponseTail::default());
         let extensions = Extensions { object: self.object, ..Extensions::NONE };
         let key = keys(self.session).server_to_client;

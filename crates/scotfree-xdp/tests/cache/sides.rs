@@ -9,7 +9,7 @@ use scotfree_device::{
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction};
-use scotfree_xdp::types::{cache_bucket, cache_head};
+use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head};
 use scotfree_xdp::{Kernel, KeyWords, Memory, Settings, Station, StationName, Upcall, Upcalls};
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -145,6 +145,17 @@ impl Rules {
         let base = self.device.base();
         let region = base.find(ServerIndex(0), SessionId(session));
         region.and_then(|region| base.session(region)).map_or(1, |session| session.next.0)
+    }
+
+    /// Why reads were passed on: how often for each reason.
+    pub fn misses(&self) -> Vec<(String, u64)> {
+        let mut misses = Vec::new();
+        self.device.function_counters(&mut |_, count| {
+            if count.name == "scotfree_cache_misses_total" {
+                misses.push((count.labels.to_owned(), count.value));
+            }
+        });
+        misses
     }
 
     pub fn server_epoch(&self) -> Epoch {
@@ -295,6 +306,29 @@ impl Bucket {
 
     pub fn tell(&self) {
         word(&self.memory, self.at + offset_of!(cache_bucket, told)).fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The cell of a key that is shown.
+pub struct Cell {
+    memory: Memory,
+    at: usize,
+}
+
+pub fn cell(kernel: &Kernel, key: &str) -> Cell {
+    const CELLS: usize = 16_384;
+    let memory = kernel.map_table("cache_cells", CELLS * size_of::<cache_cell>()).expect("it is there");
+    let is_it = |at: &usize| {
+        word(&memory, at + offset_of!(cache_cell, key_hash)).load(Ordering::SeqCst) == key_hash(key).0
+    };
+    let at = (0..CELLS).map(|cell| cell * size_of::<cache_cell>()).find(is_it).expect("it is shown");
+    Cell { memory, at }
+}
+
+impl Cell {
+    /// As if it showed a write at this place in the order.
+    pub fn set_order(&self, order: u64) {
+        word(&self.memory, self.at + offset_of!(cache_cell, order)).store(order, Ordering::SeqCst);
     }
 }
 
