@@ -106,6 +106,7 @@ struct cache_desk {
 	__u64 fence;
 	__u32 key_bytes;        /* of a read that may be answered; else 0 */
 	__u32 value_bytes;      /* of what was found */
+	__u64 reads;            /* of a write: how often its key was answered */
 	__u64 begun;            /* of a write of one key: its bucket's count before it */
 	__u64 from;             /* where what follows a key begins, in its payload */
 	__u16 database;
@@ -203,6 +204,7 @@ __noinline int cache_tell(struct xdp_md *frame, const struct scot_context *conte
 	note->key_hash = key_hash;
 	note->now = context->now;
 	note->order = context->stamp.number;
+	note->reads = desk->reads;
 	note->boot_epoch = context->stamp.boot_epoch;
 	note->stamp_kind = context->stamp.kind;
 	note->what = what;
@@ -238,6 +240,35 @@ static __always_inline __u64 cache_doubt(struct xdp_md *frame, const struct scot
 	if (!cache_is_planted(head, CACHE_FAULT_SAY_NOTHING_DOUBTFUL))
 		__sync_fetch_and_add(&bucket->told, 1);
 	return begun;
+}
+
+/* The cell that holds the value of a key, by its hash. */
+static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 server)
+{
+	__u32 first = (key_hash >> 16) * CACHE_WAYS;
+
+#pragma clang loop unroll(full)
+	for (__u32 way = 0; way < CACHE_WAYS; way++) {
+		__u32 at = (first + way) & (CACHE_CELLS - 1);
+		struct cache_cell *cell = bpf_map_lookup_elem(&cache_cells, &at);
+
+		if (cell && cell->key_hash == key_hash && cell->server == server)
+			return cell;
+	}
+	return NULL;
+}
+
+/* How often a key was answered since somebody asked, or nearly. */
+static __always_inline __u64 cache_take_hits(__u64 key_hash, __u32 server)
+{
+	struct cache_cell *cell = cache_cell_of(key_hash, server);
+	__u64 hits = 0;
+
+	if (cell && cell->hit) {
+		hits = cell->hit;
+		cell->hit = 0;
+	}
+	return hits;
 }
 
 /* Nothing that was shown is answered any more; nobody has to be told. */
@@ -454,6 +485,7 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
 	desk->key_bytes = 0;
+	desk->reads = 0;
 	desk->may_pend = 0;
 	may_pend = cache_is_new_and_early(context, head, header);
 	safety = cache_safety_of(context, head, header->seq_num);
@@ -468,6 +500,7 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 		bucket = cache_bucket_of(key_hash);
 		if (!bucket)
 			return SCOT_REFUSE;
+		desk->reads = cache_take_hits(key_hash, context->server);
 	}
 	desk->begun = cache_doubt(frame, context, head, bucket, key_hash, CACHE_NOTE_REQUEST);
 	// Behind the head of a chain packets may come in another order than their stamps.
@@ -552,22 +585,6 @@ static __always_inline bool cache_read_key(struct xdp_md *frame, const struct sc
 }
 
 /* ---- cells */
-
-/* The cell that holds the value of a key, by its hash. */
-static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 server)
-{
-	__u32 first = (key_hash >> 16) * CACHE_WAYS;
-
-#pragma clang loop unroll(full)
-	for (__u32 way = 0; way < CACHE_WAYS; way++) {
-		__u32 at = (first + way) & (CACHE_CELLS - 1);
-		struct cache_cell *cell = bpf_map_lookup_elem(&cache_cells, &at);
-
-		if (cell && cell->key_hash == key_hash && cell->server == server)
-			return cell;
-	}
-	return NULL;
-}
 
 /* Whether nothing has become doubtful since a value was shown (K1, K2, K5); its bucket's count is given. */
 static __always_inline bool cache_is_true(const struct cache_cell *cell, const struct cache_head *head, __u64 begun,
@@ -674,6 +691,7 @@ static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, con
 	bool has_key = cache_read_key(frame, context, desk);
 	__u64 key_hash;
 
+	desk->reads = 0;
 	header = scot_at(frame, context->packet_at);
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
@@ -730,6 +748,7 @@ static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, c
 	if (context->kind != SCOT_KIND_RESPONSE)
 		return SCOT_NEXT;
 	desk->key_bytes = 0;
+	desk->reads = 0;
 	// Nobody has to be told: what the rules know shows none of these SETs.
 	if (header->flags & SCOT_FLAG_FAILED && !cache_is_planted(head, CACHE_FAULT_PENDING_REFUSED) &&
 	    cache_may_have_shown(context, header))

@@ -81,6 +81,7 @@ struct cache_note {
 	__u64 completed;
 	__u64 now;              /* CLOCK_MONOTONIC, nanoseconds */
 	__u64 order;            /* the stamp's number */
+	__u64 reads;            /* of a write: how often its key was answered since the daemon looked, or it was written */
 	__u32 boot_epoch;       /* the stamp's */
 	__u16 flags;
 	__u16 database;         /* of a read with a key */

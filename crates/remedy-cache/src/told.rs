@@ -33,6 +33,8 @@ pub struct Told<'a> {
     pub passed_at: Nanos,
     /// Of a write the key that alone it touches, and of a read its own; 0 if there is none such.
     pub key_hash: KeyHash,
+    /// Of a write how often its key was answered before.
+    pub reads: u64,
     /// Of a read that may be answered what tells it from all others.
     pub read: Option<&'a [u8]>,
 }
@@ -74,6 +76,7 @@ impl ReadCache {
             key_hash => Scope::Keys(key_hash, &[]),
         };
         let cache = self.cache_mut(told.server);
+        cache.count_reads(told.key_hash, told.reads);
         if let Some(order) = order_of(&told.stamp) {
             return cache.on_logged(&Logged { name, order, scope, overwrite: None });
         }
@@ -127,7 +130,7 @@ impl ReadCache {
 
     /// Programs have answered so many reads of a key.
     pub fn mark(&mut self, server: ServerIndex, key_hash: KeyHash, key: &[u8], reads: u32) {
-        self.cache_mut(server).mark(key_hash, key, reads);
+        self.cache_mut(server).mark(key_hash, key, reads.into());
     }
 
     /// Whether a write of this session is under way: it may be given up, and what follows it there with it (K6).

@@ -45,6 +45,8 @@ pub(crate) struct Noted {
     pub(crate) stamp: Stamp,
     pub(crate) passed_at: Nanos,
     pub(crate) key_hash: KeyHash,
+    /// Of a write how often programs have answered its key since they said it last.
+    pub(crate) reads: u64,
     /// Database and key of a read that may be answered.
     pub(crate) read: Option<Vec<u8>>,
 }
@@ -172,6 +174,7 @@ impl Copied {
             stamp,
             passed_at: Nanos(long(offset_of!(cache_note, now))),
             key_hash: KeyHash(long(offset_of!(cache_note, key_hash))),
+            reads: long(offset_of!(cache_note, reads)),
             read: (!key.is_empty()).then(form),
         }))
     }

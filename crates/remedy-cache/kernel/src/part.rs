@@ -332,10 +332,12 @@ impl CachePart {
 }
 
 fn on_note(cache: &mut ReadCache, base: &Base, noted: &Noted, candidates: &mut Vec<Named>) {
-    let Noted { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, .. } =
-        *noted;
+    let Noted {
+        server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, reads, ..
+    } = *noted;
     let read = noted.read.as_deref();
-    let told = Told { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, read };
+    let told =
+        Told { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, reads, read };
     cache.on_told(base, &told);
     if let Some(key) = &noted.read {
         note_candidate(candidates, Named { server, key_hash, key: key.clone() });

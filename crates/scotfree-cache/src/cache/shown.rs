@@ -36,13 +36,19 @@ impl Cache {
     }
 
     /// A key was answered elsewhere, so often since the last call (SIEVE's mark).
-    pub fn mark(&mut self, key_hash: KeyHash, key: &[u8], reads: u32) {
+    pub fn mark(&mut self, key_hash: KeyHash, key: &[u8], reads: u64) {
+        self.count_reads(key_hash, reads);
         let at = self.bucket_of(key_hash);
-        // As many as the counts tell apart. Somebody else may know a value where here it is stale.
-        (0..reads.min(u32::from(u8::MAX))).for_each(|_| self.buckets[at].track.count_read());
         if let Some(slot) = self.find(at, key_hash, key) {
             self.shelf.mark(slot);
         }
+    }
+
+    /// A key was answered elsewhere, so often since the last call.
+    pub fn count_reads(&mut self, key_hash: KeyHash, reads: u64) {
+        let at = self.bucket_of(key_hash);
+        // As many as the counts tell apart.
+        (0..reads.min(u8::MAX.into())).for_each(|_| self.buckets[at].track.count_read());
     }
 
     /// How often something was forgotten that no passing write has made stale: what was shown is then to be answered no
