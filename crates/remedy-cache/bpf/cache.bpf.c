@@ -447,7 +447,8 @@ static __always_inline enum cache_safety cache_safety_of(const struct scot_conte
 
 	if (!session)
 		return CACHE_UNSAFE;
-	if (context->place != SCOT_PLACE_NEXT || context->granted == SCOT_DURABILITY_NONE) {
+	// What is in the log is durable there, whether or not it was acknowledged; what waits for a disk is not yet.
+	if (context->stamp.kind != SCOT_STAMP_KIND_ORDER || context->asked != SCOT_DURABILITY_RAM) {
 		if (!cache_raise(&session->last_lossy, seq_num))
 			return CACHE_UNCOUNTED;
 		__sync_fetch_and_add(&session->lossy, 1);
@@ -466,7 +467,8 @@ static __always_inline bool cache_is_new_and_early(const struct scot_context *co
 						   const struct scot_header *header)
 {
 	const struct cache_session *session = cache_session_of(context->session);
-	bool is_new = session && !(header->flags & SCOT_FLAG_AGAIN) && header->seq_num >= session->from;
+	bool is_new = session && context->place == SCOT_PLACE_NEXT && !(header->flags & SCOT_FLAG_AGAIN) &&
+		      header->seq_num >= session->from;
 
 	return (is_new || cache_is_planted(head, CACHE_FAULT_PENDING_AGAIN)) &&
 	       (header->flags & SCOT_FLAG_EARLY || cache_is_planted(head, CACHE_FAULT_PENDING_LATE));

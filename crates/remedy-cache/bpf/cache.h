@@ -14,7 +14,7 @@
 
 #include "scot_shared.h"
 
-#define CACHE_BUCKETS 65536u
+#define CACHE_BUCKETS 262144u
 #define CACHE_CELLS 16384u
 #define CACHE_WAYS 4u           /* cells in which the value of one key may lie */
 #define CACHE_NOTES 16384u
@@ -61,7 +61,7 @@ struct cache_cell {
 /* What is known of a session's requests; by its place. */
 struct cache_session {
 	__u64 from;             /* from this seq_num on everything has passed this incarnation of the device */
-	__u64 lossy;            /* counts its writes that were not acknowledged: given up, they take with them what follows */
+	__u64 lossy;            /* counts its writes that are not in the log: given up, they take with them what follows */
 	__u64 last_lossy;       /* the seq_num of the last of them; raised before it is counted */
 	__u64 safe;             /* at this count the server had executed all of them, as the daemon found */
 	__u64 pending;          /* the last of its SETs that a cell shows, or has shown */

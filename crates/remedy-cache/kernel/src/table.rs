@@ -12,7 +12,7 @@ use scotfree_xdp::{Kernel, KernelError, Memory, SESSIONS_MAX};
 use std::mem::offset_of;
 use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-const BUCKETS: usize = 65_536;
+const BUCKETS: usize = 262_144;
 const CELLS: usize = 16_384;
 const WAYS: usize = 4;
 /// Bytes of the longest key that is shown.
@@ -149,7 +149,7 @@ impl Table {
         self.sessions.word(index * size_of::<cache_session>() + at)
     }
 
-    /// A write of a session up to this place is not known to be acknowledged: given up, it takes with it what follows.
+    /// A write of a session up to this place is not known to be in the log: given up, it takes with it what follows.
     pub(crate) fn count_lossy(&self, index: usize, last: SeqNum) {
         self.of_session(index, offset_of!(cache_session, last_lossy)).fetch_max(last.0, Ordering::SeqCst);
         self.of_session(index, offset_of!(cache_session, lossy)).fetch_add(1, Ordering::SeqCst);

@@ -294,7 +294,7 @@ pub struct Bucket {
 }
 
 pub fn bucket(kernel: &Kernel, key: &str) -> Bucket {
-    const BUCKETS: usize = 65_536;
+    const BUCKETS: usize = 262_144;
     let memory = kernel.map_table("cache_buckets", BUCKETS * size_of::<cache_bucket>()).expect("it is there");
     Bucket { memory, at: (key_hash(key).0 as usize % BUCKETS) * size_of::<cache_bucket>() }
 }
