@@ -29,6 +29,7 @@ fn told(kind: Kind, (session, seq): (u64, u64), stamp: StampKind, number: u64) -
         stamp,
         passed_at: NOW,
         key_hash: key_hash("k"),
+        reads: 0,
         read: (kind == Kind::Read).then_some(KEY),
     }
 }
