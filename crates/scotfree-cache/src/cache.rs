@@ -36,7 +36,7 @@ pub struct Limits {
     pub reads_max: usize,
     /// Buckets of key hashes, a power of two.
     pub bucket_count: usize,
-    /// How often a bucket must have been read before a reply is kept.
+    /// How often a bucket must have been read before a reply is kept; with 2 and more the key itself twice of late.
     pub admit_reads: u8,
     /// How long before the end of its life a value is served no more.
     pub deadline_margin: Nanos,
@@ -339,7 +339,7 @@ impl Cache {
             Look::Hit(slot) => {
                 self.shelf.mark(slot);
                 let at = self.bucket_of(read.key_hash);
-                self.buckets[at].track.count_read();
+                self.buckets[at].track.count_read(read.key_hash, self.limits.admit_reads);
                 self.counters.hits += 1;
             }
             Look::Miss(missed) => self.counters.misses[missed as usize] += 1,
@@ -399,14 +399,14 @@ impl Cache {
     pub fn on_read_passed(&mut self, now: Nanos, read: &Read<'_>, window_first: SeqNum) {
         self.passage += 1;
         let at = self.bucket_of(read.key_hash);
-        self.buckets[at].track.count_read();
+        self.buckets[at].track.count_read(read.key_hash, self.limits.admit_reads);
         let (session, _) = read.name;
         while let Some((&old, _)) = self.reads.range((session, SeqNum(0))..(session, window_first)).next() {
             self.reads.remove(&old);
         }
         // K4: without a barrier it may be executed anywhere.
         let Some(barrier) = read.barrier else { return };
-        if self.is_off || !self.admits(at) {
+        if self.is_off || !self.admits(at, read.key_hash) {
             return;
         }
         if read.key.len() > self.limits.key_bytes_max {
@@ -425,8 +425,8 @@ impl Cache {
         self.reads.entry(read.name).or_insert(noted);
     }
 
-    fn admits(&self, at: usize) -> bool {
-        self.buckets[at].track.is_worth_it(self.limits.admit_reads)
+    fn admits(&self, at: usize, key_hash: KeyHash) -> bool {
+        self.buckets[at].track.is_worth_it(key_hash, self.limits.admit_reads)
     }
 
     // ---- writes
@@ -488,7 +488,7 @@ impl Cache {
         let is_unsafe = self.has_elder_under_way(write.name) && !self.planted.is(CacheFault::ServeOverUnsafe);
         let is_newest = write.order >= self.all.version.max(self.buckets[at].track.version);
         let fits = key.len() <= self.limits.key_bytes_max && value.len() <= self.limits.value_bytes_max;
-        if self.is_off || is_written || is_unsafe || !is_newest || !fits || !self.admits(at) {
+        if self.is_off || is_written || is_unsafe || !is_newest || !fits || !self.admits(at, key_hash) {
             return;
         }
         let state = State::Pending { by: write.name, durable: false };

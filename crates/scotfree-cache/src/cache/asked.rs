@@ -51,7 +51,14 @@ impl Cache {
         let at = self.bucket_of(key_hash);
         let kept = self.find(at, key_hash, key).map(|slot| listed(now, self.shelf.get(slot)));
         let (reads, writes) = self.buckets[at].track.counts();
-        Why { kept, missed, reads, writes, reads_min: self.limits.admit_reads, is_admitted: self.admits(at) }
+        Why {
+            kept,
+            missed,
+            reads,
+            writes,
+            reads_min: self.limits.admit_reads,
+            is_admitted: self.admits(at, key_hash),
+        }
     }
 
     /// Forgets what is known of a key, whatever reads it answers; whether anything was.
@@ -118,7 +125,7 @@ impl fmt::Display for Why {
         let Why { reads, writes, reads_min, .. } = self;
         write!(f, "; keys of its bucket were read {reads} times and written {writes} times of late")?;
         if self.kept.is_none() && !self.is_admitted {
-            write!(f, ": a reply is kept from {reads_min} reads on, unless there are far more writes")?;
+            write!(f, ": a reply is kept from {reads_min} reads of its key on, unless there are far more writes")?;
         }
         Ok(())
     }

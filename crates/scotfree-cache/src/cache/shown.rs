@@ -48,7 +48,8 @@ impl Cache {
     pub fn count_reads(&mut self, key_hash: KeyHash, reads: u64) {
         let at = self.bucket_of(key_hash);
         // As many as the counts tell apart.
-        (0..reads.min(u8::MAX.into())).for_each(|_| self.buckets[at].track.count_read());
+        let reads_min = self.limits.admit_reads;
+        (0..reads.min(u8::MAX.into())).for_each(|_| self.buckets[at].track.count_read(key_hash, reads_min));
     }
 
     /// How often something was forgotten that no passing write has made stale: what was shown is then to be answered no
