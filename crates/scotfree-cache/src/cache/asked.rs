@@ -125,7 +125,10 @@ impl fmt::Display for Why {
         let Why { reads, writes, reads_min, .. } = self;
         write!(f, "; keys of its bucket were read {reads} times and written {writes} times of late")?;
         if self.kept.is_none() && !self.is_admitted {
-            write!(f, ": a reply is kept from {reads_min} reads of its key on, unless there are far more writes")?;
+            write!(
+                f,
+                ": a reply is kept from {reads_min} reads of its key on, unless there are far more writes"
+            )?;
         }
         Ok(())
     }
@@ -175,7 +178,7 @@ mod tests {
             absent.starts_with("it is not kept: nothing is known of it; keys of its bucket were read 0"),
             "{absent}"
         );
-        assert!(absent.ends_with("from 1 reads on, unless there are far more writes"), "{absent}");
+        assert!(absent.ends_with("from 1 reads of its key on, unless there are far more writes"), "{absent}");
         let mut cache = filled(Nanos::MAX);
         let kept = why(&mut cache, Nanos(0));
         assert!(
