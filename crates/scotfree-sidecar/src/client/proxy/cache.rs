@@ -29,7 +29,7 @@ const VALUE_BYTES_MAX: usize = 256 << 10;
 const VALUE_SHARE: usize = 8;
 /// How many reads of a key pass without a question behind one whose answer was not kept: a key with a time to live, one
 /// that is missing, a large value. Keys share these counts, a power of two of them.
-const DOUBTFUL_READS: u8 = 32;
+const DOUBTFUL_READS: u8 = 250;
 const DOUBTS: usize = 1 << 12;
 /// As few bytes as a cache may have.
 pub const BYTES_MIN: u64 = 64 << 10;
