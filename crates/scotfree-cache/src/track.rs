@@ -13,7 +13,7 @@ const WRITES_OF_A_READ: u16 = 4;
 const READERS: usize = 4;
 
 /// Which keys of a bucket were read of late, and which of them again: of all that is read once nothing is to be kept
-/// (TinyLFU's doorkeeper, with a few bits of each key's hash). Keys that are read again and again take one place each.
+/// (the doorkeeper of `TinyLFU`, with a few bits of each key's hash). Keys that are read again and again take one place each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Doorkeeper {
     /// 0: nobody's.
@@ -42,7 +42,7 @@ impl Doorkeeper {
         self.next = self.next.wrapping_add(1);
     }
 
-    fn has_come_again(&self, key_hash: KeyHash) -> bool {
+    fn has_come_again(self, key_hash: KeyHash) -> bool {
         let mark = Doorkeeper::mark(key_hash);
         (0..READERS).any(|place| self.marks[place] == mark && self.again & 1 << place != 0)
     }

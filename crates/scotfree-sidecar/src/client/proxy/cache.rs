@@ -30,7 +30,7 @@ const VALUE_SHARE: usize = 8;
 /// How many reads of a key pass without a question behind one whose answer was not kept: a key with a time to live, one
 /// that is missing, a large value. Keys share these counts, a power of two of them.
 const DOUBTFUL_READS: u8 = 250;
-const DOUBTS: usize = 1 << 12;
+const DOUBTS: usize = 1 << 16;
 /// As few bytes as a cache may have.
 pub const BYTES_MIN: u64 = 64 << 10;
 /// What an entry is taken to have at least.
