@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* The cache's function in the kernel: answers reads with what the daemon has shown, and says of everything else that
- * matters that it has passed. What may be answered the rules in the daemon decide alone (docs/design/cache.md).
+/* The cache's function in the kernel: answers reads with what the daemon has shown, or with the logged SET that has
+ * replaced it, and says of everything else that matters that it has passed. What else may be answered the rules in the
+ * daemon decide alone (docs/design/cache.md).
  *
  * Invariants: a value that a passing packet makes doubtful is dead before that packet goes on; a read is answered only
  * if its client has everything before it.
