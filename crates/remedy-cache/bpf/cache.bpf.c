@@ -22,6 +22,8 @@
 #define CACHE_GET_BYTES_MIN 29 /* of a GET of nothing */
 #define CACHE_FLAG_AGAIN 32 /* of a response: it says nothing of early answers */
 #define CACHE_REPLY_HEAD_BYTES 2
+#define CACHE_LINE_END ('\r' | '\n' << 8)
+#define CACHE_ARGUMENT_BYTES_MIN 7 /* of one byte */
 
 /* Rules that tests switch off to show that they would notice; only their programs can. */
 enum cache_fault {
@@ -428,47 +430,33 @@ __noinline int cache_names_one(struct xdp_md *frame, const struct scot_context *
 	return cache_is_of_one_key(count, cache_capitals(name[0]), cache_capitals(name[1]));
 }
 
-enum cache_safety {
-	CACHE_SAFE,
-	CACHE_UNSAFE,
-	CACHE_UNCOUNTED, /* it could not be noted that the write is lossy */
-};
-
+/* Whether nothing that a session has written so far can be given up, and what follows with it (K6). */
 static __always_inline bool cache_is_safe(const struct cache_session *session, const struct cache_head *head)
 {
 	return *(const volatile __u64 *)&session->lossy == *(const volatile __u64 *)&session->safe ||
 	       cache_is_planted(head, CACHE_FAULT_PENDING_UNSAFE);
 }
 
-/* Whether nothing before a write in its session can be given up, and it with that (K6). */
-static __always_inline enum cache_safety cache_safety_of(const struct scot_context *context, struct cache_head *head,
-							 __u64 seq_num)
+/* A write that can be given up is noted (K6). False: it could not be. */
+static __always_inline bool cache_count_lossy(struct cache_session *session, struct cache_head *head, __u64 seq_num)
 {
-	struct cache_session *session = cache_session_of(context->session);
-
-	if (!session)
-		return CACHE_UNSAFE;
-	// What is in the log is durable there, whether or not it was acknowledged; what waits for a disk is not yet.
-	if (context->stamp.kind != SCOT_STAMP_KIND_ORDER || context->asked != SCOT_DURABILITY_RAM) {
-		if (!cache_raise(&session->last_lossy, seq_num))
-			return CACHE_UNCOUNTED;
-		__sync_fetch_and_add(&session->lossy, 1);
-		// What stands behind it may have been shown already, by another processor.
-		if (*(volatile __u64 *)&session->pending > seq_num)
-			cache_doubt_all(head);
-		return CACHE_UNSAFE;
-	}
-	return cache_is_safe(session, head) ? CACHE_SAFE : CACHE_UNSAFE;
+	if (!cache_raise(&session->last_lossy, seq_num))
+		return false;
+	__sync_fetch_and_add(&session->lossy, 1);
+	// What stands behind it may have been shown already, by another processor.
+	if (*(volatile __u64 *)&session->pending > seq_num)
+		cache_doubt_all(head);
+	return true;
 }
 
 /* Whether a write was not sent before, neither again nor before this device began: the server may have executed what was
  * (K1); and whether its caller goes on behind its acknowledgement, as only those do that nothing can refuse.
  */
-static __always_inline bool cache_is_new_and_early(const struct scot_context *context, const struct cache_head *head,
+static __always_inline bool cache_is_new_and_early(const struct cache_session *session,
+						   const struct scot_context *context, const struct cache_head *head,
 						   const struct scot_header *header)
 {
-	const struct cache_session *session = cache_session_of(context->session);
-	bool is_new = session && context->place == SCOT_PLACE_NEXT && !(header->flags & SCOT_FLAG_AGAIN) &&
+	bool is_new = context->place == SCOT_PLACE_NEXT && !(header->flags & SCOT_FLAG_AGAIN) &&
 		      header->seq_num >= session->from;
 
 	return (is_new || cache_is_planted(head, CACHE_FAULT_PENDING_AGAIN)) &&
@@ -480,20 +468,20 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 {
 	struct scot_header *header = scot_at(frame, context->packet_at);
 	struct cache_bucket *bucket = &head->all;
-	enum cache_safety safety;
+	struct cache_session *session = cache_session_of(context->session);
+	// What is in the log is durable there, whether or not it was acknowledged; what waits for a disk is not yet.
+	bool is_lossy = context->stamp.kind != SCOT_STAMP_KIND_ORDER || context->asked != SCOT_DURABILITY_RAM;
 	bool may_pend;
 	__u64 key_hash;
 
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
-	desk->key_bytes = 0;
-	desk->reads = 0;
-	desk->may_pend = 0;
-	may_pend = cache_is_new_and_early(context, head, header);
-	safety = cache_safety_of(context, head, header->seq_num);
-	if (safety == CACHE_UNCOUNTED)
+	if (!session || (is_lossy && !cache_count_lossy(session, head, header->seq_num)))
 		return SCOT_REFUSE;
+	// Behind the head of a chain packets may come in another order than their stamps.
+	may_pend = !is_lossy && scot_shared.head && cache_is_safe(session, head) &&
+		   cache_is_new_and_early(session, context, head, header);
 	if (cache_is_planted(head, CACHE_FAULT_IGNORE_WRITES))
 		return SCOT_NEXT;
 	if (header->fragment_count != 1 ||
@@ -506,12 +494,20 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 		desk->reads = cache_take_hits(key_hash, context->server);
 	}
 	desk->begun = cache_doubt(frame, context, head, bucket, key_hash, CACHE_NOTE_REQUEST);
-	// Behind the head of a chain packets may come in another order than their stamps.
-	desk->may_pend = may_pend && safety == CACHE_SAFE && key_hash != 0 && scot_shared.head;
+	desk->may_pend = may_pend && key_hash != 0;
 	return SCOT_NEXT;
 }
 
 /* ---- what names one key */
+
+/* Whether a line ends at this place of the payload. */
+static __always_inline bool cache_ends_line(struct xdp_md *frame, const struct scot_context *context, __u32 at)
+{
+	__u16 end = 0;
+
+	return bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + at, &end, sizeof(end)) == 0 &&
+	       end == CACHE_LINE_END;
+}
 
 /* Reads database and key of a command with a name of three letters, and where what follows the key begins, to the desk.
  * The head of the payload lies there. A function of its own, for the verifier.
@@ -521,7 +517,6 @@ __noinline int cache_load_key(struct xdp_md *frame, const struct scot_context *c
 	struct cache_desk *desk = cache_desk_here();
 	__u32 digits, key_bytes, first, second, third, payload_bytes;
 	__u64 bytes;
-	__u16 end = 0;
 
 	if (!context || !desk || context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN)
 		return 0;
@@ -549,9 +544,7 @@ __noinline int cache_load_key(struct xdp_md *frame, const struct scot_context *c
 	if (cache_head_byte(desk, 24 + digits) != '\r' || cache_head_byte(desk, 25 + digits) != '\n' ||
 	    payload_bytes < desk->from)
 		return 0;
-	if (bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + 26 + digits + key_bytes, &end,
-			       sizeof(end)) != 0 ||
-	    end != ('\r' | '\n' << 8))
+	if (!cache_ends_line(frame, context, 26 + digits + key_bytes))
 		return 0;
 	bytes = key_bytes;
 	if (!scot_bound(&bytes, CACHE_KEY_BYTES_MAX))
@@ -574,7 +567,6 @@ static __always_inline __u32 cache_name(const struct cache_desk *desk)
 static __always_inline bool cache_read_key(struct xdp_md *frame, const struct scot_context *context,
 					   struct cache_desk *desk)
 {
-	desk->key_bytes = 0;
 	if (context->packet_bytes < CACHE_PAYLOAD_AT + CACHE_GET_BYTES_MIN ||
 	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT, desk->head, CACHE_GET_BYTES_MIN) != 0)
 		return false;
@@ -694,7 +686,6 @@ static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, con
 	bool has_key = cache_read_key(frame, context, desk);
 	__u64 key_hash;
 
-	desk->reads = 0;
 	header = scot_at(frame, context->packet_at);
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
@@ -710,36 +701,27 @@ static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, con
 /* ---- what servers say */
 
 /* Whether a response is one to a request that has passed this incarnation of the device. */
-static __always_inline bool cache_has_seen(const struct scot_context *context, const struct scot_header *header)
+static __always_inline bool cache_has_seen(const struct scot_session *session, const struct cache_session *known,
+					   __u64 seq_num)
 {
-	__u64 seq_num = header->seq_num;
-	struct scot_session *session = scot_session(context->server, header->session);
-	struct cache_session *known;
-
-	if (!session)
-		return false;
-	known = cache_session_of(session->index);
-	return known && seq_num >= *(volatile __u64 *)&known->from && seq_num < session->next;
+	return known && seq_num >= *(const volatile __u64 *)&known->from && seq_num < session->next;
 }
 
 /* Whether what the server refuses may be a SET whose value is shown. */
-static __always_inline bool cache_may_have_shown(const struct scot_context *context, const struct scot_header *header)
+static __always_inline bool cache_may_have_shown(const struct cache_session *known, __u64 seq_num)
 {
-	__u64 seq_num = header->seq_num;
-	struct scot_session *session = scot_session(context->server, header->session);
-	struct cache_session *known;
-
-	if (!session)
-		return false;
-	known = cache_session_of(session->index);
-	return known && seq_num <= *(volatile __u64 *)&known->pending;
+	return known && seq_num <= *(const volatile __u64 *)&known->pending;
 }
 
 static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, const struct scot_context *context,
-							 struct cache_head *head, struct cache_desk *desk)
+							 struct cache_head *head)
 {
 	struct scot_header *header = scot_at(frame, context->packet_at);
 	struct scot_stamp *stamp = (void *)(header + 1);
+	struct cache_session *known;
+	struct scot_session *session;
+	__u64 seq_num;
+	bool failed;
 
 	if ((void *)stamp > scot_data_end(frame))
 		return SCOT_NEXT;
@@ -750,15 +732,14 @@ static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, c
 	}
 	if (context->kind != SCOT_KIND_RESPONSE)
 		return SCOT_NEXT;
-	desk->key_bytes = 0;
-	desk->reads = 0;
+	seq_num = header->seq_num;
+	failed = header->flags & SCOT_FLAG_FAILED;
+	session = scot_session(context->server, header->session);
+	known = session ? cache_session_of(session->index) : NULL;
 	// Nobody has to be told: what the rules know shows none of these SETs.
-	if (header->flags & SCOT_FLAG_FAILED && !cache_is_planted(head, CACHE_FAULT_PENDING_REFUSED) &&
-	    cache_may_have_shown(context, header))
+	if (failed && cache_may_have_shown(known, seq_num) && !cache_is_planted(head, CACHE_FAULT_PENDING_REFUSED))
 		cache_doubt_all(head);
-	header = scot_at(frame, context->packet_at);
-	if ((void *)(header + 1) > scot_data_end(frame) || cache_is_planted(head, CACHE_FAULT_IGNORE_UNSEEN) ||
-	    cache_has_seen(context, header))
+	if (cache_has_seen(session, known, seq_num) || cache_is_planted(head, CACHE_FAULT_IGNORE_UNSEEN))
 		return SCOT_NEXT;
 	cache_doubt(frame, context, head, &head->all, 0, CACHE_NOTE_UNSEEN);
 	return SCOT_NEXT;
@@ -775,8 +756,11 @@ __noinline int cache_on_packet(struct xdp_md *frame, struct scot_context *contex
 		return SCOT_REFUSE;
 	if (!head || !desk || !*(volatile __u32 *)&head->on)
 		return SCOT_NEXT;
+	desk->key_bytes = 0;
+	desk->reads = 0;
+	desk->may_pend = 0;
 	if (context->direction == SCOT_FROM_SERVER)
-		return cache_on_server(frame, context, head, desk);
+		return cache_on_server(frame, context, head);
 	if (context->direction != SCOT_TO_SERVER)
 		return SCOT_NEXT;
 	if (context->kind == SCOT_KIND_READ)
@@ -791,27 +775,29 @@ static __always_inline __u32 cache_only_argument(struct xdp_md *frame, const str
 						 const struct cache_head *head, __u32 from)
 {
 	__u32 bytes = context->packet_bytes - CACHE_PAYLOAD_AT - from;
-	__u8 line[8] = {};
-	__u32 number = 0, digits = 0;
+	__u32 number = 0, digits = 0, whole;
+	__u64 line = 0; // a word, of which nothing is read by a place that the verifier does not know
 
-	if (bytes < sizeof(line) - 1 ||
-	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + from, line, sizeof(line) - 1) != 0 ||
-	    line[0] != '$')
+	if (bytes < CACHE_ARGUMENT_BYTES_MIN ||
+	    bpf_xdp_load_bytes(frame, context->packet_at + CACHE_PAYLOAD_AT + from, &line, CACHE_ARGUMENT_BYTES_MIN) != 0 ||
+	    (line & 0xff) != '$')
 		return 0;
 #pragma clang loop unroll(full)
 	for (__u32 i = 1; i < 5; i++) {
-		if (digits == i - 1 && (__u8)(line[i] - '0') <= 9) {
-			number = number * 10 + (line[i] - '0');
+		__u64 digit = (line >> i * 8 & 0xff) - '0';
+
+		if (digits == i - 1 && digit <= 9) {
+			number = number * 10 + digit;
 			digits = i;
 		}
 	}
-	if (digits == 0 || number == 0)
+	whole = 1 + digits + 2 + number + 2;
+	if (digits == 0 || number == 0 || (line >> (1 + digits) * 8 & 0xffff) != CACHE_LINE_END ||
+	    !cache_ends_line(frame, context, from + whole - 2))
 		return 0;
-	if (bytes == 1 + digits + 2 + number + 2)
-		return bytes;
-	return cache_is_planted(head, CACHE_FAULT_PENDING_OPTIONS) && bytes > 1 + digits + 2 + number + 2 ?
-		       1 + digits + 2 + number + 2 :
-		       0;
+	if (bytes == whole || (bytes > whole && cache_is_planted(head, CACHE_FAULT_PENDING_OPTIONS)))
+		return whole;
+	return 0;
 }
 
 /* Whether this is a SET without options: then its key lies on the desk, and where its value begins. */

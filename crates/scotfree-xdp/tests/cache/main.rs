@@ -281,3 +281,19 @@ fn behind_a_write_that_may_be_given_up_nothing_is_shown_until_it_is_stable() {
     play.set(1, "k", "last").expect("the sides agree");
     assert!(play.programs_answer("k"), "it was executed");
 }
+
+#[test]
+fn a_set_whose_lines_do_not_end_is_not_shown() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    for (from, to) in [(b"$3\r\nnew\r\n", b"$3xxnew\r\n"), (b"$3\r\nnew\r\n", b"$3\r\nnewxx")] {
+        let mut play = with_a_set(&kernel, 0);
+        let mut payload = play::payload(play::CALLER, "SET k new");
+        let at = payload.len() - from.len();
+        assert_eq!(payload[at..], from[..]);
+        payload[at..].copy_from_slice(to);
+        play.set_as(1, "k", &payload).expect("the sides agree");
+        assert!(!play.programs_answer("k"), "it is no SET: {to:?}");
+    }
+}

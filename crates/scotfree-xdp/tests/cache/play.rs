@@ -49,6 +49,11 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     pub fn sent(&self) -> Sent {
+        self.sent_with(&payload(self.caller, self.line))
+    }
+
+    /// With this payload instead of its line's.
+    pub fn sent_with(&self, payload: &[u8]) -> Sent {
         let mut header = Header::new(self.kind, SessionId(self.session), EPOCH);
         header.seq_num = SeqNum(self.seq);
         header.completed = SeqNum(self.completed);
@@ -61,13 +66,13 @@ impl Asked<'_> {
         let extensions = Extensions { further_keys: self.further, ..Extensions::NONE };
         let (tail, key) = (Tail::Stamp(Stamp::default()), keys(self.session).client_to_server);
         let mut bytes = Vec::new();
-        emit_extended(&header, &tail, &extensions, &payload(self.caller, self.line), &key, &mut bytes);
+        emit_extended(&header, &tail, &extensions, payload, &key, &mut bytes);
         Sent { from: client(self.session), to: SERVER, bytes }
     }
 }
 
 /// A command as sidecars write it, of a caller that takes what was answered before.
-fn payload(caller: u8, line: &str) -> Vec<u8> {
+pub fn payload(caller: u8, line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut payload = vec![1, 0, 0, 32, 0, 0, caller, 0, 0, 0];
     payload.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -137,10 +142,16 @@ impl Play {
 
     /// A SET whose caller takes its acknowledgement for its reply.
     pub fn set(&mut self, session: u64, key: &str, value: &str) -> Result<bool, Trouble> {
-        let (seq, line) = (self.next(session), format!("SET {key} {value}"));
-        let (caller, completed, further, flags, line) = (CALLER, seq - 1, &[][..], Flags::EARLY, &line[..]);
+        self.set_as(session, key, &payload(CALLER, &format!("SET {key} {value}")))
+    }
+
+    /// The same with this payload.
+    pub fn set_as(&mut self, session: u64, key: &str, payload: &[u8]) -> Result<bool, Trouble> {
+        let (seq, line) = (self.next(session), "");
+        let (caller, completed, further, flags) = (CALLER, seq - 1, &[][..], Flags::EARLY);
         let (kind, key_hash) = (Kind::Update, key_hash(key));
-        self.send(&Asked { session, seq, completed, kind, caller, line, key_hash, further, flags }.sent())
+        let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
+        self.send(&asked.sent_with(payload))
     }
 
     /// The next request of a session, whose client has everything before it; whether the programs answered it.
