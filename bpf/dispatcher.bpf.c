@@ -13,7 +13,7 @@
 /* The list: made from the folders of remedies and bpf/functions.order when this is compiled. It includes every
  * function and says SCOT_FUNCTIONS(each), which calls each(name, number) in their order, and, if one of them keeps
  * the places of sessions, SCOT_KEEPER(hook), which makes NAME_hook of it. SCOT_LISTENERS(each) is the same of those that
- * want to hear of what is acknowledged.
+ * want to hear of what is acknowledged, SCOT_READERS(each) of those that know extensions of responses.
  */
 #include "scot_functions.h"
 
@@ -354,6 +354,18 @@ static __always_inline enum scot_verdict scot_refuse_short(struct xdp_md *frame,
 	return SCOT_NEXT;
 }
 
+/* Whether a response's extensions are those of a function whose half in the daemon waits for none of them. */
+static __always_inline bool scot_is_needless(struct xdp_md *frame, const struct scot_context *context)
+{
+	bool is_needless = false;
+
+#define SCOT_ASK_WHETHER_NEEDED(name, number)                                           \
+	if (scot_is_on(number) && !is_needless)                                         \
+		is_needless = name##_has_no_need_of(frame, context);
+	SCOT_READERS(SCOT_ASK_WHETHER_NEEDED)
+	return is_needless;
+}
+
 static __always_inline void scot_decide(struct xdp_md *frame, struct scot_context *context, const struct scot_way *way,
 					struct scot_counters *counters, struct scot_outcome *outcome)
 {
@@ -368,16 +380,22 @@ static __always_inline void scot_decide(struct xdp_md *frame, struct scot_contex
 	if (outcome->verdict != SCOT_NEXT)
 		return;
 	structure = scot_check(frame, context, header, counters);
-	if (structure != SCOT_WHOLE) {
-		outcome->verdict = structure == SCOT_DAMAGED ? SCOT_REFUSE : SCOT_PASS_UP;
-		return;
-	}
 	context->kind = header->kind;
 	context->asked = header->durability_asked;
 	if (from != SCOT_SERVER_NONE) {
 		context->direction = SCOT_FROM_SERVER;
 		context->server = from;
-	} else if (to != SCOT_SERVER_NONE && scot_is_request(header->kind)) {
+		if (structure == SCOT_EXTENDED && scot_is_needless(frame, context))
+			structure = SCOT_WHOLE;
+	}
+	if (structure != SCOT_WHOLE) {
+		outcome->verdict = structure == SCOT_DAMAGED ? SCOT_REFUSE : SCOT_PASS_UP;
+		return;
+	}
+	if (from == SCOT_SERVER_NONE && to != SCOT_SERVER_NONE && scot_is_request(context->kind)) {
+		header = scot_at(frame, context->packet_at);
+		if ((void *)(header + 1) > scot_data_end(frame))
+			return;
 		context->direction = SCOT_TO_SERVER;
 		context->server = to;
 		outcome->verdict = scot_admit(frame, context, header, counters);

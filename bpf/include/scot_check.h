@@ -35,6 +35,7 @@ static __always_inline bool scot_stamp_is_valid(const struct scot_stamp *stamp)
 enum scot_structure {
 	SCOT_WHOLE,      /* as it must be */
 	SCOT_DAMAGED,    /* counted, to be refused */
+	SCOT_EXTENDED,   /* a response as it must be, but for extensions, which nobody has looked into */
 	SCOT_UNEXAMINED, /* of a kind that is left to the daemon */
 };
 
@@ -88,6 +89,19 @@ static __always_inline enum scot_structure scot_damaged(struct scot_counters *co
 	return SCOT_DAMAGED;
 }
 
+/* Of what bears extensions only responses are looked at; all else, and whatever is wrong, is left to the daemon. */
+static __always_inline enum scot_structure scot_check_extended(struct xdp_md *frame, const struct scot_context *context,
+							       const struct scot_header *header)
+{
+	__u64 expected = sizeof(*header) + sizeof(struct scot_response) +
+			 (__u64)header->extension_words * SCOT_EXTENSION_WORD_BYTES + header->payload_bytes;
+
+	if (header->kind != SCOT_KIND_RESPONSE || header->fragment_count != 1 || !scot_header_is_valid(header) ||
+	    expected > SCOT_PACKET_BYTES_MAX || context->packet_bytes != expected)
+		return SCOT_UNEXAMINED;
+	return scot_check_tail(frame, header) == SCOT_WHOLE ? SCOT_EXTENDED : SCOT_UNEXAMINED;
+}
+
 static __always_inline enum scot_structure scot_check(struct xdp_md *frame, const struct scot_context *context,
 						      const struct scot_header *header, struct scot_counters *counters)
 {
@@ -97,9 +111,11 @@ static __always_inline enum scot_structure scot_check(struct xdp_md *frame, cons
 
 	if (header->version != SCOT_VERSION)
 		return scot_damaged(counters, SCOT_REFUSAL_WRONG_VERSION);
-	// Another family's, or with extensions.
-	if (header->kind > SCOT_KIND_SESSION_LAST || header->extension_words != 0)
+	// Another family's.
+	if (header->kind > SCOT_KIND_SESSION_LAST)
 		return SCOT_UNEXAMINED;
+	if (header->extension_words != 0)
+		return scot_check_extended(frame, context, header);
 	tail_bytes = scot_tail_bytes(header->kind);
 	if (tail_bytes < 0)
 		return scot_damaged(counters, SCOT_REFUSAL_UNKNOWN_KIND);

@@ -18,6 +18,12 @@
  *   __noinline int NAME_on_acknowledged(struct xdp_md *frame, const struct scot_context *context);
  *
  * is told of a request that it has seen and said NEXT to, when that is in the log and before its acknowledgement leaves.
+ * Of a server's response with extensions, which otherwise is the daemon's,
+ *
+ *   __noinline int NAME_has_no_need_of(struct xdp_md *frame, const struct scot_context *context);
+ *
+ * says not 0 if it knows all of these extensions for its own, and that its half in the daemon waits for none of them.
+ * Such a response then passes the functions as any other.
  *
  * Invariant: what a function says is carried out by the dispatcher alone.
  */

@@ -65,6 +65,11 @@ impl Function {
         self.text().contains(&format!("{}_on_acknowledged(", self.name))
     }
 
+    /// Whether it says which extensions nobody waits for.
+    fn knows_extensions(&self) -> bool {
+        self.text().contains(&format!("{}_has_no_need_of(", self.name))
+    }
+
     /// Whether it can be one of a set's: it says so if it has tables that are made anew with every load.
     fn is_for_sets(&self) -> bool {
         !self.text().contains(&format!("#define {}_NOT_IN_SETS", self.name.to_uppercase()))
@@ -150,13 +155,12 @@ fn list_of(functions: &[Function]) -> String {
     let calls: Vec<String> = names.clone().zip(0..).map(|(name, at)| format!("each({name}, {at})")).collect();
     let mut lines: Vec<String> = names.map(|name| format!("#include \"{name}.bpf.c\"")).collect();
     lines.push(format!("#define SCOT_FUNCTIONS(each) {}", calls.join(" ")));
-    let listeners: Vec<&str> = functions
-        .iter()
-        .zip(&calls)
-        .filter(|(function, _)| function.hears_of_acknowledgements())
-        .map(|(_, call)| call.as_str())
-        .collect();
-    lines.push(format!("#define SCOT_LISTENERS(each) {}", listeners.join(" ")));
+    let those = |are: fn(&Function) -> bool| {
+        let both = functions.iter().zip(&calls).filter(|(function, _)| are(function));
+        both.map(|(_, call)| call.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    lines.push(format!("#define SCOT_LISTENERS(each) {}", those(Function::hears_of_acknowledgements)));
+    lines.push(format!("#define SCOT_READERS(each) {}", those(Function::knows_extensions)));
     let mut keepers = functions.iter().zip(0..).filter(|(function, _)| function.keeps_places());
     if let Some((Function { name, .. }, at)) = keepers.next() {
         lines.push(format!("#define SCOT_KEEPER(hook) {name}_##hook"));

@@ -114,7 +114,8 @@ struct cache_desk {
 	__u64 from;             /* where what follows a key begins, in its payload */
 	__u16 database;
 	__u8 may_pend;          /* this write's value may be shown once it is acknowledged */
-	__u8 zero[5];
+	__u8 unkept;            /* this read's reply is not kept */
+	__u8 zero[4];
 	__u8 head[CACHE_HEAD_BYTES];
 	__u64 key[2 * CACHE_KEY_WORDS];
 	__u64 value[CACHE_VALUE_WORDS];
@@ -216,6 +217,7 @@ __noinline int cache_tell(struct xdp_md *frame, const struct scot_context *conte
 	note->place = context->place;
 	note->database = desk->database;
 	note->key_bytes = desk->key_bytes;
+	note->unkept = desk->unkept;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < CACHE_KEY_WORDS; i++) {
 		if (i * 8 >= desk->key_bytes)
@@ -679,21 +681,94 @@ static __always_inline bool cache_may_answer(const struct cache_head *head, cons
 	return header->completed == header->seq_num - 1 || cache_is_planted(head, CACHE_FAULT_PIPELINED);
 }
 
+/* ---- what is kept */
+
+#define CACHE_READERS 4 /* keys of a bucket that were read of late */
+
+/* Whether a key was read of late (the rules' doorkeeper, crates/scotfree-cache/src/track.rs); from now on it was. Of two
+ * processors at once one may be forgotten, which costs an answer.
+ */
+static __always_inline bool cache_comes_again(struct cache_bucket *bucket, __u64 key_hash)
+{
+	__u64 door = *(volatile __u64 *)&bucket->door;
+	__u64 mark = key_hash >> 56; // not the bits by which its bucket is found
+	__u32 next = door >> 32 & (CACHE_READERS - 1);
+
+	if (mark == 0)
+		mark = 1;
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < CACHE_READERS; i++) {
+		if ((door >> i * 8 & 0xff) == mark)
+			return true;
+	}
+	door = (door & 0xffffffff & ~(0xffULL << next * 8)) | mark << next * 8;
+	*(volatile __u64 *)&bucket->door = door | (__u64)(next + 1) << 32;
+	return false;
+}
+
+/* Whether the daemon may keep the reply to a read that could be answered: that of a key which has come again, or which
+ * was answered before.
+ */
+static __always_inline bool cache_is_let_in(const struct cache_head *head, __u64 key_hash, __u32 server)
+{
+	struct cache_bucket *bucket = cache_bucket_of(key_hash);
+
+	return !*(const volatile __u32 *)&head->doorkeeper || (bucket && cache_comes_again(bucket, key_hash)) ||
+	       cache_cell_of(key_hash, server);
+}
+
+/* Whether the daemon may keep the reply to a session's read; what it has said of its place before is forgotten. */
+static __always_inline void cache_await(struct cache_session *known, __u64 seq_num, bool is_kept)
+{
+	__u64 *word = &known->awaited[seq_num / 64 & (CACHE_AWAITED / 64 - 1)];
+	__u64 bit = 1ULL << (seq_num & 63);
+
+	if (is_kept)
+		__sync_fetch_and_or(word, bit);
+	else if (*(volatile __u64 *)word & bit)
+		__sync_fetch_and_and(word, ~bit);
+}
+
+static __always_inline bool cache_is_awaited(const struct cache_session *known, __u64 seq_num)
+{
+	const volatile __u64 *word = &known->awaited[seq_num / 64 & (CACHE_AWAITED / 64 - 1)];
+
+	return *word & 1ULL << (seq_num & 63);
+}
+
+/* Of a read that could be answered, whose key lies on the desk: the key goes to the daemon if the reply may be kept. */
+static __always_inline void cache_keep(const struct scot_context *context, const struct cache_head *head,
+				       struct cache_desk *desk, __u64 key_hash, __u64 seq_num)
+{
+	struct cache_session *known = cache_session_of(context->session);
+	bool is_kept = cache_is_let_in(head, key_hash, context->server);
+
+	if (known && context->place == SCOT_PLACE_NEXT)
+		cache_await(known, seq_num, is_kept);
+	if (!is_kept) {
+		desk->key_bytes = 0;
+		desk->unkept = 1;
+	}
+}
+
 static __always_inline enum scot_verdict cache_on_read(struct xdp_md *frame, const struct scot_context *context,
 						       const struct cache_head *head, struct cache_desk *desk)
 {
 	struct scot_header *header;
 	bool has_key = cache_read_key(frame, context, desk);
-	__u64 key_hash;
+	__u64 key_hash, seq_num;
 
 	header = scot_at(frame, context->packet_at);
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
+	seq_num = header->seq_num;
 	if (context->unanswerable)
 		cache_count_hit(-1);
 	else if (has_key && cache_may_answer(head, context, header) && cache_find(key_hash, context->server))
 		return SCOT_ANSWER;
+	if (has_key)
+		cache_keep(context, head, desk, key_hash, seq_num);
 	cache_tell(frame, context, key_hash, CACHE_NOTE_REQUEST);
 	return SCOT_NEXT;
 }
@@ -745,6 +820,35 @@ static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, c
 	return SCOT_NEXT;
 }
 
+struct cache_object_note {
+	__le64 head; /* type and words of the extension */
+	__le64 value_bytes;
+	__le64 remaining_ms;
+};
+
+/* Whether a response, which says that its value can be kept and nothing else, is one that nobody keeps. */
+__noinline int cache_has_no_need_of(struct xdp_md *frame, const struct scot_context *context)
+{
+	struct cache_head *head = cache_head_here();
+	struct cache_object_note *note;
+	struct cache_session *known;
+	struct scot_session *session;
+	struct scot_header *header;
+	__u64 seq_num;
+
+	if (!context || !head || !*(volatile __u32 *)&head->on)
+		return 0;
+	header = scot_at(frame, context->packet_at);
+	note = (void *)header + sizeof(*header) + sizeof(struct scot_response);
+	if ((void *)(note + 1) > scot_data_end(frame) || header->extension_words * 8 != sizeof(*note) ||
+	    note->head != (SCOT_EXTENSION_OBJECT | SCOT_EXTENSION_OBJECT_WORDS << 8))
+		return 0;
+	seq_num = header->seq_num;
+	session = scot_session(context->server, header->session);
+	known = session ? cache_session_of(session->index) : NULL;
+	return cache_has_seen(session, known, seq_num) && !cache_is_awaited(known, seq_num);
+}
+
 /* ---- the function */
 
 __noinline int cache_on_packet(struct xdp_md *frame, struct scot_context *context)
@@ -759,6 +863,7 @@ __noinline int cache_on_packet(struct xdp_md *frame, struct scot_context *contex
 	desk->key_bytes = 0;
 	desk->reads = 0;
 	desk->may_pend = 0;
+	desk->unkept = 0;
 	if (context->direction == SCOT_FROM_SERVER)
 		return cache_on_server(frame, context, head);
 	if (context->direction != SCOT_TO_SERVER)

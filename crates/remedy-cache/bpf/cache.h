@@ -22,12 +22,16 @@
 #define CACHE_VALUE_BYTES_MAX 1304u
 #define CACHE_KEY_WORDS (CACHE_KEY_BYTES_MAX / 8)
 #define CACHE_VALUE_WORDS (CACHE_VALUE_BYTES_MAX / 8)
+#define CACHE_AWAITED 1024u     /* reads of a session that are told from each other */
 #define CACHE_POKE_EVERY 256u   /* notes: while half of them wait, so often the daemon is woken */
 
-/* What has made keys doubtful. */
+/* What has made keys doubtful, and which were read of late: four of them, by eight bits of their hashes each, and whose
+ * place the next takes.
+ */
 struct cache_bucket {
 	__u64 begun;
 	__u64 told;
+	__u64 door;
 };
 
 /* What holds for all keys. */
@@ -37,7 +41,8 @@ struct cache_head {
 	__u64 taken;            /* of these the daemon has seen so many */
 	__u32 on;               /* 0: nothing is answered, nothing told */
 	__u32 planted;          /* of tests alone */
-	__u32 zero[6];
+	__u32 doorkeeper;       /* not 0: of what was not read of late no reply is kept */
+	__u32 zero[3];
 };
 
 /* A value that may be answered, and the read that it answers. */
@@ -65,6 +70,7 @@ struct cache_session {
 	__u64 last_lossy;       /* the seq_num of the last of them; raised before it is counted */
 	__u64 safe;             /* at this count the server had executed all of them, as the daemon found */
 	__u64 pending;          /* the last of its SETs that a cell shows, or has shown */
+	__u64 awaited[CACHE_AWAITED / 64]; /* a bit for each of its last reads: the daemon may keep the reply */
 };
 
 enum cache_note_what {
@@ -91,7 +97,7 @@ struct cache_note {
 	__u8 kind;
 	__u8 place;             /* enum scot_place */
 	__u8 stamp_kind;
-	__u8 zero;
+	__u8 unkept;            /* of a read that could be answered: its reply is not kept */
 	__u64 key[CACHE_KEY_WORDS];
 };
 

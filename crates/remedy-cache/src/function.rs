@@ -29,7 +29,7 @@ pub(crate) struct Known {
 /// Reads answered by the device.
 #[derive(Debug)]
 pub struct ReadCache {
-    limits: Limits,
+    pub(crate) limits: Limits,
     planted: Planted,
     pub(crate) language: Box<dyn Language>,
     /// By server.

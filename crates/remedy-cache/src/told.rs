@@ -35,8 +35,10 @@ pub struct Told<'a> {
     pub key_hash: KeyHash,
     /// Of a write how often its key was answered before.
     pub reads: u64,
-    /// Of a read that may be answered what tells it from all others.
+    /// Of a read that may be answered what tells it from all others, if its reply may be kept.
     pub read: Option<&'a [u8]>,
+    /// Of a read that may be answered: its reply is not kept, nor does it come here.
+    pub is_unkept: bool,
 }
 
 impl ReadCache {
@@ -57,6 +59,9 @@ impl ReadCache {
     }
 
     fn on_read_told(&mut self, base: &Base, name: RequestName, told: &Told<'_>) {
+        if told.is_unkept {
+            return self.cache_mut(told.server).on_unkept_read_told(told.key_hash);
+        }
         let region = base.find(told.server, told.session);
         let (Some(key), Some(region), Place::Next) = (told.read, region, told.place) else { return };
         let window = base.session(region).map_or(1, |session| session.window);
@@ -85,6 +90,11 @@ impl ReadCache {
         if is_stable(base, name) {
             cache.on_stable(name.0, name.1);
         }
+    }
+
+    /// Whether a reply is kept only of what was read of late.
+    pub fn has_doorkeeper(&self) -> bool {
+        self.limits.admit_reads > 1
     }
 
     /// A response has passed the programs to what never passed here.

@@ -18,7 +18,10 @@ pub const EXTENSION_BYTES_MAX: usize = EXTENSION_WORD_BYTES * (1 + FURTHER_KEYS_
 
 const TYPE_KEYS: u8 = 1;
 const TYPE_IDENTITY: u8 = 2;
-const TYPE_OBJECT: u8 = 3;
+/// The type of what is known of an object.
+pub const EXTENSION_OBJECT: u8 = 3;
+/// How many words that says.
+pub const EXTENSION_OBJECT_WORDS: usize = 2;
 
 /// A set of types of extensions: what a peer takes, or what a packet bears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,7 +114,7 @@ impl Extensions<'_> {
             out.extend_from_slice(&identity.number.to_le_bytes());
         }
         if let Some(object) = &self.object {
-            write_head(TYPE_OBJECT, 2, out);
+            write_head(EXTENSION_OBJECT, EXTENSION_OBJECT_WORDS, out);
             out.extend_from_slice(&object.value_bytes.to_le_bytes());
             out.extend_from_slice(&object.remaining_ms.to_le_bytes());
         }
@@ -154,11 +157,11 @@ impl<'a> ExtensionView<'a> {
             (TYPE_IDENTITY, 3) => {
                 self.identity = Some(Identity { client: array_at(value, 0), number: u64_at(value, 16) });
             }
-            (TYPE_OBJECT, 2) => {
+            (EXTENSION_OBJECT, EXTENSION_OBJECT_WORDS) => {
                 self.object =
                     Some(ObjectNote { value_bytes: u64_at(value, 0), remaining_ms: u64_at(value, 8) });
             }
-            (TYPE_KEYS | TYPE_IDENTITY | TYPE_OBJECT, _) => return Err(WireError::BadExtension),
+            (TYPE_KEYS | TYPE_IDENTITY | EXTENSION_OBJECT, _) => return Err(WireError::BadExtension),
             _ => return Err(WireError::UnknownExtension),
         }
         Ok(())

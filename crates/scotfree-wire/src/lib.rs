@@ -19,8 +19,8 @@ mod tail;
 
 pub use error::{WireError, WIRE_ERROR_COUNT};
 pub use extension::{
-    ExtensionSet, ExtensionView, Extensions, Identity, ObjectNote, EXTENSION_BYTES_MAX, EXTENSION_WORD_BYTES,
-    FURTHER_KEYS_MAX,
+    ExtensionSet, ExtensionView, Extensions, Identity, ObjectNote, EXTENSION_BYTES_MAX, EXTENSION_OBJECT,
+    EXTENSION_OBJECT_WORDS, EXTENSION_WORD_BYTES, FURTHER_KEYS_MAX,
 };
 pub use family::{Family, Kinds};
 pub use fragment::{emit_fragments, fragments, Reassembly, Whole, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};

@@ -7,8 +7,8 @@ use scotfree_core::Durability;
 use scotfree_wire::c_header::{enum_text, struct_text, upper};
 use scotfree_wire::layout;
 use scotfree_wire::{
-    CloseReason, Family, Flags, Kind, StampKind, WireError, EXTENSION_WORD_BYTES, MAGIC, PACKET_BYTES_MAX,
-    REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, VERSION,
+    CloseReason, Family, Flags, Kind, StampKind, WireError, EXTENSION_OBJECT, EXTENSION_OBJECT_WORDS,
+    EXTENSION_WORD_BYTES, MAGIC, PACKET_BYTES_MAX, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, VERSION,
 };
 
 const PATH: &str = "bpf/include/scotfree_wire.h";
@@ -54,6 +54,8 @@ fn limits() -> String {
          #define SCOT_REQUEST_BYTES_MAX {REQUEST_BYTES_MAX}u\n\
          #define SCOT_RESPONSE_BYTES_MAX {RESPONSE_BYTES_MAX}u\n\
          #define SCOT_EXTENSION_WORD_BYTES {EXTENSION_WORD_BYTES}u\n\
+         #define SCOT_EXTENSION_OBJECT {EXTENSION_OBJECT}u\n\
+         #define SCOT_EXTENSION_OBJECT_WORDS {EXTENSION_OBJECT_WORDS}u\n\
          #define SCOT_KIND_SESSION_LAST {}u\n\
          #define SCOT_REFUSAL_COUNT {}u\n\n{}#define SCOT_FLAGS_ALL {:#06x}u\n",
         Family::Session.codes().end(),

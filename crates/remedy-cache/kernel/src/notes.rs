@@ -47,8 +47,10 @@ pub(crate) struct Noted {
     pub(crate) key_hash: KeyHash,
     /// Of a write how often programs have answered its key since they said it last.
     pub(crate) reads: u64,
-    /// Database and key of a read that may be answered.
+    /// Database and key of a read that may be answered, if its reply may be kept.
     pub(crate) read: Option<Vec<u8>>,
+    /// Of a read that may be answered: its reply is not kept.
+    pub(crate) is_unkept: bool,
 }
 
 /// What became of the notes that had been begun when they were looked for.
@@ -176,6 +178,7 @@ impl Copied {
             key_hash: KeyHash(long(offset_of!(cache_note, key_hash))),
             reads: long(offset_of!(cache_note, reads)),
             read: (!key.is_empty()).then(form),
+            is_unkept: byte(offset_of!(cache_note, unkept)) != 0,
         }))
     }
 }

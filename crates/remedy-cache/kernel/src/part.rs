@@ -161,7 +161,7 @@ impl CachePart {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        self.table.turn_on();
+        self.table.turn_on(cache_of(function).has_doorkeeper());
         self.looks_at_sessions = true;
         self.doubt_what_has_passed(base, function)
     }
@@ -237,6 +237,11 @@ impl CachePart {
                 match cache.keys_of(packet) {
                     Some(keys) => keys.into_iter().for_each(|key_hash| self.table.doubt(key_hash)),
                     None => self.table.doubt_all(),
+                }
+            }
+            (Kind::Read, _) => {
+                if let Some(region) = base.find(server, packet.session()) {
+                    self.table.set_awaited(region.0 as usize, packet.seq_num());
                 }
             }
             (Kind::Response, _) => {
@@ -332,12 +337,24 @@ impl CachePart {
 }
 
 fn on_note(cache: &mut ReadCache, base: &Base, noted: &Noted, candidates: &mut Vec<Named>) {
-    let Noted {
-        server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, reads, ..
-    } = *noted;
-    let read = noted.read.as_deref();
-    let told =
-        Told { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, reads, read };
+    let Noted { server, session, seq, kind, flags, completed, place, stamp, passed_at, key_hash, .. } =
+        *noted;
+    let (reads, read, is_unkept) = (noted.reads, noted.read.as_deref(), noted.is_unkept);
+    let told = Told {
+        server,
+        session,
+        seq,
+        kind,
+        flags,
+        completed,
+        place,
+        stamp,
+        passed_at,
+        key_hash,
+        reads,
+        read,
+        is_unkept,
+    };
     cache.on_told(base, &told);
     if let Some(key) = &noted.read {
         note_candidate(candidates, Named { server, key_hash, key: key.clone() });

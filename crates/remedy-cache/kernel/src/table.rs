@@ -15,6 +15,8 @@ use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, Ordering};
 const BUCKETS: usize = 262_144;
 const CELLS: usize = 16_384;
 const WAYS: usize = 4;
+/// How many reads of a session are told from each other.
+const AWAITED: u64 = 1_024;
 /// Bytes of the longest key that is shown.
 pub(crate) const KEY_BYTES_MAX: usize = 256;
 /// Bytes of the largest value that is shown.
@@ -127,8 +129,9 @@ impl Table {
         Ok(table)
     }
 
-    /// From now on the programs answer and tell.
-    pub(crate) fn turn_on(&self) {
+    /// From now on the programs answer and tell; with a doorkeeper replies to what was not read of late are not the daemon's.
+    pub(crate) fn turn_on(&self, doorkeeper: bool) {
+        self.head.half(offset_of!(cache_head, doorkeeper)).store(doorkeeper.into(), Ordering::SeqCst);
         self.head.half(offset_of!(cache_head, on)).store(1, Ordering::SeqCst);
     }
 
@@ -143,6 +146,13 @@ impl Table {
     /// From which place on all requests of a session have passed.
     pub(crate) fn set_seen_from(&self, index: usize, from: SeqNum) {
         self.of_session(index, offset_of!(cache_session, from)).store(from.0, Ordering::SeqCst);
+    }
+
+    /// The reply to this read may be kept.
+    pub(crate) fn set_awaited(&self, index: usize, seq: SeqNum) {
+        let word = (seq.0 / 64 % (AWAITED / 64)) as usize;
+        let at = offset_of!(cache_session, awaited) + word * 8;
+        self.of_session(index, at).fetch_or(1 << (seq.0 % 64), Ordering::SeqCst);
     }
 
     fn of_session(&self, index: usize, at: usize) -> &AtomicU64 {
@@ -327,6 +337,7 @@ mod tests {
             ("KEY_BYTES_MAX", KEY_BYTES_MAX),
             ("VALUE_BYTES_MAX", VALUE_BYTES_MAX),
             ("NOTES", crate::notes::NOTES as usize),
+            ("AWAITED", AWAITED as usize),
         ] {
             assert!(header.contains(&format!("#define CACHE_{name} {value}u")), "{name}");
         }

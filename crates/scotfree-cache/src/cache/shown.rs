@@ -19,6 +19,12 @@ impl Cache {
         self.on_read_passed(now, read, window_first);
     }
 
+    /// A read has passed of what was not read of late; who has let it pass keeps no reply.
+    pub fn on_unkept_read_told(&mut self, key_hash: KeyHash) {
+        self.counters.misses[Missed::Absent as usize] += 1;
+        self.count_reads(key_hash, 1);
+    }
+
     /// What reads of a key are answered with as long as nothing passes that concerns it; none if there is nothing such.
     pub fn lasting(
         &mut self,

@@ -143,6 +143,61 @@ fn whatever_the_programs_answer_the_rules_would_have_answered() {
     assert!(tally.by_programs * 3 > tally.by_rules, "the rules answer far more: {tally:?}");
 }
 
+/// With a doorkeeper of the programs' own, and one of the rules' behind it.
+#[test]
+fn programs_that_keep_only_what_comes_again_answer_nothing_else() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::of_reads(&kernel, 0, 2);
+    let outcome = script::life(1, packets_wanted() / 10, &mut play);
+    outcome.unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert!(play.by_programs > 0, "{} of {} packets", play.by_programs, play.packets);
+}
+
+#[test]
+fn the_reply_to_what_is_read_once_is_no_concern_of_the_daemons() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::of_reads(&kernel, 0, 2);
+    play.settle().expect("the sides agree");
+    // Keys of its own: what programs have seen other tests read they know.
+    for key in ["once", "twice"] {
+        play.set(1, key, "new").expect("the sides agree");
+    }
+    play.settle().expect("the sides agree");
+    let mut goes_up = |key: &str| play.reply_goes_up(key, |_| ()).expect("the sides agree");
+    assert!(!goes_up("once") && !goes_up("twice"), "they were not read before");
+    // One reply in seven says nothing that could be kept.
+    assert!(goes_up("twice") || goes_up("twice"), "it was read before");
+    assert!(play.programs_answer("twice"), "its reply was kept");
+    assert!(!play.programs_answer("once"));
+}
+
+#[test]
+fn a_reply_with_anything_else_goes_up_whoever_waits() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let extension = scotfree_wire::HEADER_BYTES + scotfree_wire::Kind::Response.tail_bytes();
+    let changes: [(&str, &dyn Fn(&mut Vec<u8>)); 4] = [
+        ("an extension that nobody knows", &move |bytes| bytes[extension] = 77),
+        ("one of another size", &move |bytes| bytes[extension + 1] = 1),
+        ("what has to be zero", &move |bytes| bytes[extension + 5] = 1),
+        ("more bytes than it says", &|bytes| bytes.push(0)),
+    ];
+    for (what, change) in changes {
+        let mut play = Play::of_reads(&kernel, 0, 2);
+        play.settle().expect("the sides agree");
+        play.set(1, "changed", "new").expect("the sides agree");
+        play.settle().expect("the sides agree");
+        let goes_up =
+            play.reply_goes_up("changed", change).unwrap_or_else(|trouble| panic!("{what}: {trouble}"));
+        assert!(goes_up, "{what}");
+    }
+}
+
 /// The toy answers reads of one key, which no client asks for here.
 #[test]
 fn a_third_function_finds_its_room_beside_them() {

@@ -99,9 +99,14 @@ pub struct Play {
 impl Play {
     /// A device with a lease and some sessions, whose clients' port is known.
     pub fn new(kernel: &Arc<Kernel>, planted: u32) -> Play {
+        Play::of_reads(kernel, planted, 1)
+    }
+
+    /// One that keeps the reply to a key's read of this number.
+    pub fn of_reads(kernel: &Arc<Kernel>, planted: u32, admit_reads: u8) -> Play {
         let mut play = Play {
-            rules: Rules::new(),
-            programs: Programs::new(kernel, planted),
+            rules: Rules::new(admit_reads),
+            programs: Programs::new(kernel, planted, admit_reads),
             server: Server::default(),
             kernel: Arc::clone(kernel),
             happened: VecDeque::new(),
@@ -231,6 +236,20 @@ impl Play {
             self.replies()?;
         }
         Ok(())
+    }
+
+    /// Reads a key; whether the reply, changed by this, went up to the daemon.
+    pub fn reply_goes_up(&mut self, key: &str, change: impl Fn(&mut Vec<u8>)) -> Result<bool, Trouble> {
+        self.ask(1, Kind::Read, &format!("GET {key}"), key_hash(key))?;
+        self.server.run(true);
+        let passed_up = |kernel: &Kernel| kernel.counters().expect("the tables can be read").passed_up;
+        let before = passed_up(&self.kernel);
+        for reply in std::mem::take(&mut self.server.leaving) {
+            let mut sent = reply.sent();
+            change(&mut sent.bytes);
+            self.send(&sent)?;
+        }
+        Ok(passed_up(&self.kernel) > before)
     }
 
     /// All that the server has to say.

@@ -94,8 +94,8 @@ impl Shell for Surroundings<'_> {
     }
 }
 
-fn device() -> Pipeline {
-    let limits = Limits { admit_reads: 1, ..Limits::default() };
+fn device(admit_reads: u8) -> Pipeline {
+    let limits = Limits { admit_reads, ..Limits::default() };
     let functions: Vec<Box<dyn Function>> = vec![
         Box::new(ReadCache::new(limits, Box::new(Redis), Planted::NONE)),
         Box::new(Persist::new(PersistConfig::default())),
@@ -118,8 +118,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub fn new() -> Rules {
-        Rules { device: device(), round: Round::default() }
+    pub fn new(admit_reads: u8) -> Rules {
+        Rules { device: device(admit_reads), round: Round::default() }
     }
 
     pub fn step(&mut self, step: &Step) -> Vec<Leaving> {
@@ -182,7 +182,7 @@ pub struct Outcome {
 }
 
 impl Programs {
-    pub fn new(kernel: &Arc<Kernel>, planted: u32) -> Programs {
+    pub fn new(kernel: &Arc<Kernel>, planted: u32, admit_reads: u8) -> Programs {
         kernel.clear_for_tests().expect("the tables can be written");
         let settings = Settings {
             device: DeviceId(1),
@@ -198,7 +198,7 @@ impl Programs {
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().server(0).set_ifindex(SERVER_PORT);
-        let mut rules = Rules::new();
+        let mut rules = Rules::new(admit_reads);
         for part in [remedy_cache_kernel::PART, remedy_persist_kernel::PART] {
             let Rules { device, round } = &mut rules;
             let effects = &mut round.effects;
