@@ -31,6 +31,7 @@ fn told(kind: Kind, (session, seq): (u64, u64), stamp: StampKind, number: u64) -
         key_hash: key_hash("k"),
         reads: 0,
         read: (kind == Kind::Read).then_some(KEY),
+        is_unkept: false,
     }
 }
 
@@ -61,6 +62,23 @@ fn a_read_that_is_told_of_fills_and_what_is_known_may_be_shown() {
     assert_eq!(bench.get((2, 1), "k"), answered("v"));
     bench.now = NOW.plus(LEASE);
     assert_eq!(lasting(&mut bench), None, "the device may not speak for the server");
+}
+
+#[test]
+fn a_read_whose_reply_nobody_keeps_is_counted_and_nothing_else() {
+    let mut bench = Bench::eager();
+    let misses = |bench: &mut Bench| {
+        let (_, cache) = bench.device.with_base::<ReadCache>().expect("it is in the list");
+        cache.counters().misses.iter().sum::<u64>()
+    };
+    let before = misses(&mut bench);
+    let unkept = Told { read: None, is_unkept: true, ..told(Kind::Read, (1, 1), StampKind::Barrier, 0) };
+    tell(&mut bench, &unkept);
+    bench.reply((1, 1), &value("v"), FOR_EVER);
+    assert_eq!(lasting(&mut bench), None);
+    assert_eq!(misses(&mut bench) - before, 1);
+    fill(&mut bench, (1, 2), Flags::NONE, "v");
+    assert!(lasting(&mut bench).is_some(), "nothing else has changed");
 }
 
 #[test]

@@ -95,14 +95,16 @@ impl Redis {
         let command = command(payload)?;
         let of = ReadCommand::named(command.name())?;
         // How many there have to be the server says.
-        let (key, further) = command.arguments[1..].get(..command.count - 1)?.split_first()?;
-        if of.takes_keys && !further.is_empty() {
+        let [_, key, ..] = command.first();
+        let key = key?;
+        let is_alone = command.count == 2;
+        if of.takes_keys && !is_alone {
             return None;
         }
         let read = WholeRead { command: of, database: flags_of(&payload[DATABASE]), key };
         match of.name {
-            "GET" if further.is_empty() => WholeRead::write_form_of_get(read.database, key, form),
-            _ => read.write_form(flags_of(&payload[FLAGS]) & RESP3 != 0, further, form),
+            "GET" if is_alone => WholeRead::write_form_of_get(read.database, key, form),
+            _ => read.write_form(flags_of(&payload[FLAGS]) & RESP3 != 0, command.behind_key(), form),
         }
         Some(read)
     }
@@ -145,15 +147,18 @@ impl WholeRead<'_> {
     }
 
     /// Every part says where it ends, so that no two commands have one form.
-    fn write_form(&self, is_resp3: bool, further: &[&[u8]], form: &mut Vec<u8>) {
-        let write = |part: &[u8], form: &mut Vec<u8>| {
-            form.extend_from_slice(&(part.len() as u32).to_le_bytes());
-            form.extend_from_slice(part);
-        };
+    fn write_form<'a>(&self, is_resp3: bool, further: impl Iterator<Item = &'a [u8]>, form: &mut Vec<u8>) {
         form.push(if is_resp3 { 3 } else { 2 });
         form.extend_from_slice(&self.database.to_le_bytes());
-        [self.command.name.as_bytes(), self.key].iter().chain(further).for_each(|part| write(part, form));
+        write_part(self.command.name.as_bytes(), form);
+        write_part(self.key, form);
+        further.for_each(|part| write_part(part, form));
     }
+}
+
+fn write_part(part: &[u8], form: &mut Vec<u8>) {
+    form.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    form.extend_from_slice(part);
 }
 
 /// The first part of a form, and what is behind it.
@@ -179,7 +184,8 @@ impl Language for Redis {
 
     /// A SET without options. What it is followed by is not known: then it keeps a life of its own.
     fn overwrite(&self, payload: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
-        let Some([name, of, set]) = command(payload).and_then(Command::exactly) else { return false };
+        let Some(command) = command(payload).filter(|command| command.count == 3) else { return false };
+        let [Some(name), Some(of), Some(set)] = command.first() else { return false };
         if !name.eq_ignore_ascii_case(b"SET") {
             return false;
         }
@@ -223,19 +229,35 @@ impl Language for Redis {
     }
 }
 
-/// A command's arguments.
+/// A command, all of whose arguments are there.
 struct Command<'p> {
-    arguments: [&'p [u8]; ARGUMENTS_MAX],
+    /// How many arguments it has, its name among them.
     count: usize,
+    /// They, as they were written.
+    written: &'p [u8],
 }
 
 impl<'p> Command<'p> {
-    fn name(&self) -> &'p [u8] {
-        self.arguments[0]
+    fn arguments(&self) -> impl Iterator<Item = &'p [u8]> + use<'p> {
+        let mut rest = self.written;
+        std::iter::from_fn(move || {
+            let (argument, after) = argument(rest)?;
+            rest = after;
+            Some(argument)
+        })
     }
 
-    fn exactly<const COUNT: usize>(self) -> Option<[&'p [u8]; COUNT]> {
-        self.arguments[..self.count].try_into().ok()
+    fn name(&self) -> &'p [u8] {
+        self.arguments().next().unwrap_or(b"")
+    }
+
+    fn first(&self) -> [Option<&'p [u8]>; 3] {
+        let mut arguments = self.arguments();
+        std::array::from_fn(|_| arguments.next())
+    }
+
+    fn behind_key(&self) -> impl Iterator<Item = &'p [u8]> + use<'p> {
+        self.arguments().skip(2)
     }
 }
 
@@ -249,24 +271,30 @@ fn command(payload: &[u8]) -> Option<Command<'_>> {
     if head[0] != VERSION || head[1] != 0 || flags_of(&head[FLAGS]) & !(EARLY | RESP3 | NOTED) != 0 {
         return None;
     }
-    let (count, mut rest) = number_after(b'*', rest)?;
-    let mut arguments: [&[u8]; ARGUMENTS_MAX] = [&[]; ARGUMENTS_MAX];
-    for argument in arguments.get_mut(..count).filter(|arguments| !arguments.is_empty())? {
-        let (bytes, after) = number_after(b'$', rest)?;
-        let (text, after) = after.split_at_checked(bytes)?;
-        *argument = text;
-        rest = after.strip_prefix(b"\r\n")?;
+    let (count, written) = number_after(b'*', rest)?;
+    if !(1..=ARGUMENTS_MAX).contains(&count) {
+        return None;
     }
-    rest.is_empty().then_some(Command { arguments, count })
+    let rest = (0..count).try_fold(written, |rest, _| argument(rest).map(|(_, after)| after))?;
+    rest.is_empty().then_some(Command { count, written })
+}
+
+/// The first argument, and what follows it.
+fn argument(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = number_after(b'$', bytes)?;
+    let (text, rest) = rest.split_at_checked(length)?;
+    Some((text, rest.strip_prefix(b"\r\n")?))
 }
 
 /// The number behind a sign, and what follows its line.
 fn number_after(sign: u8, bytes: &[u8]) -> Option<(usize, &[u8])> {
     let bytes = bytes.strip_prefix(&[sign])?;
-    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, rest) = bytes.split_at(digits);
-    let number = std::str::from_utf8(number).ok()?.parse().ok()?;
-    Some((number, rest.strip_prefix(b"\r\n")?))
+    let mut digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
+    let (count, number) = digits.try_fold((0, 0_usize), |(count, number), digit| {
+        Some((count + 1, number.checked_mul(10)?.checked_add(usize::from(digit - b'0'))?))
+    })?;
+    let rest = bytes[count..].strip_prefix(b"\r\n")?;
+    (count > 0).then_some((number, rest))
 }
 
 #[cfg(test)]
