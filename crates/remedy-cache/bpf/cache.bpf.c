@@ -470,7 +470,7 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 {
 	struct scot_header *header = scot_at(frame, context->packet_at);
 	struct cache_bucket *bucket = &head->all;
-	struct cache_session *session = cache_session_of(context->session);
+	struct cache_session *session = NULL;
 	// What is in the log is durable there, whether or not it was acknowledged; what waits for a disk is not yet.
 	bool is_lossy = context->stamp.kind != SCOT_STAMP_KIND_ORDER || context->asked != SCOT_DURABILITY_RAM;
 	bool may_pend;
@@ -479,10 +479,13 @@ static __always_inline enum scot_verdict cache_on_write(struct xdp_md *frame, co
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return SCOT_NEXT;
 	key_hash = header->key_hash;
-	if (!session || (is_lossy && !cache_count_lossy(session, head, header->seq_num)))
+	// One that has no place may be of a session that there is no room for.
+	if (context->place != SCOT_PLACE_NONE || scot_session(context->server, header->session))
+		session = cache_session_of(context->session);
+	if (session && is_lossy && !cache_count_lossy(session, head, header->seq_num))
 		return SCOT_REFUSE;
 	// Behind the head of a chain packets may come in another order than their stamps.
-	may_pend = !is_lossy && scot_shared.head && cache_is_safe(session, head) &&
+	may_pend = session && !is_lossy && scot_shared.head && cache_is_safe(session, head) &&
 		   cache_is_new_and_early(session, context, head, header);
 	if (cache_is_planted(head, CACHE_FAULT_IGNORE_WRITES))
 		return SCOT_NEXT;
@@ -810,7 +813,10 @@ static __always_inline enum scot_verdict cache_on_server(struct xdp_md *frame, c
 	seq_num = header->seq_num;
 	failed = header->flags & SCOT_FLAG_FAILED;
 	session = scot_session(context->server, header->session);
-	known = session ? cache_session_of(session->index) : NULL;
+	// There is no room for it here: whether to believe this the daemon knows.
+	if (!session)
+		return SCOT_PASS_UP;
+	known = cache_session_of(session->index);
 	// Nobody has to be told: what the rules know shows none of these SETs.
 	if (failed && cache_may_have_shown(known, seq_num) && !cache_is_planted(head, CACHE_FAULT_PENDING_REFUSED))
 		cache_doubt_all(head);

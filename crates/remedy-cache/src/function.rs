@@ -16,6 +16,7 @@ use scotfree_device::{
 };
 use scotfree_wire::{Family, Flags, Kind, Stamp, StampKind, Tail, FURTHER_KEYS_MAX};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// What is known of one server.
@@ -36,6 +37,8 @@ pub struct ReadCache {
     pub(crate) known: Vec<Known>,
     /// By region: the requests that have passed.
     pub(crate) seen: Vec<Seen>,
+    /// The same of sessions that there is no room for.
+    pub(crate) seen_roomless: BTreeMap<SessionName, Seen>,
     /// By region: those that callers may wait for.
     pub(crate) elders: Vec<Elders>,
     /// Memory of what a payload says.
@@ -59,6 +62,7 @@ impl ReadCache {
             language,
             known: Vec::new(),
             seen: Vec::new(),
+            seen_roomless: BTreeMap::new(),
             elders: Vec::new(),
             key,
             value,
@@ -218,11 +222,10 @@ impl ReadCache {
     fn on_response(&mut self, now: Nanos, base: &Base, server: ServerIndex, passing: &Passing<'_>) {
         let header = passing.header;
         let name = (SessionName { server, id: header.session }, header.seq_num);
-        let known = &mut self.known[usize::from(server.0)];
         let Some(session) = passing.session.and_then(|region| base.session(region)) else {
-            // Whoever cannot be believed ends nothing.
-            return known.cache.reset(Cause::Unseen);
+            return self.on_roomless_response(now, base, name, passing);
         };
+        let known = &mut self.known[usize::from(server.0)];
         let is_whole = header.fragment_count == 1;
         if header.fragment_index + 1 < header.fragment_count {
             return;
@@ -239,6 +242,30 @@ impl ReadCache {
         let was_seen = self.seen[region].has(name.1, session.window);
         if known.cache.on_reply(now, name, &reply) == ReplyTo::Other && !was_seen {
             known.cache.reset(Cause::Unseen);
+        }
+    }
+
+    /// A response to a session that there is no room for ends a write; whoever cannot be believed ends nothing.
+    fn on_roomless_response(&mut self, now: Nanos, base: &Base, name: RequestName, passing: &Passing<'_>) {
+        let header = passing.header;
+        let window = base.roomless_window(name.0).filter(|_| passing.roomless);
+        let seen = self.seen_roomless.get(&name.0).zip(window);
+        let was_seen = seen.is_some_and(|(seen, window)| seen.has(name.1, window));
+        let known = &mut self.known[usize::from(name.0.server.0)];
+        if !was_seen {
+            return known.cache.reset(Cause::Unseen);
+        }
+        if header.fragment_index + 1 < header.fragment_count {
+            return;
+        }
+        let reply = if header.flags.has(Flags::FAILED) { Reply::Failed } else { Reply::Passing };
+        known.cache.on_reply(now, name, &reply);
+    }
+
+    /// A request passes of a session that there is no room for.
+    pub(crate) fn note_roomless(&mut self, base: &Base, session: SessionName, seq: SeqNum) {
+        if let Some(window) = base.roomless_window(session) {
+            self.seen_roomless.entry(session).or_default().note(seq, window);
         }
     }
 
@@ -364,6 +391,12 @@ impl Function for ReadCache {
                 self.seen[region.0 as usize].note(passing.seq(), session.window);
             }
         }
+        if let (Way::ToServer(server), None, true) =
+            (passing.way, passing.session, passing.kind().is_request())
+        {
+            let session = SessionName { server, id: passing.header.session };
+            self.note_roomless(base, session, passing.seq());
+        }
         match passing.way {
             Way::ToServer(server) => match (passing.kind(), passing.place, passing.session) {
                 (Kind::Update | Kind::Bypass, _, session) => {
@@ -406,6 +439,7 @@ impl Function for ReadCache {
         if change == SessionChange::Opened {
             self.seen[region.0 as usize] = Seen::opened();
             self.elders[region.0 as usize] = Elders::default();
+            self.seen_roomless.remove(&name);
         }
         let cache = self.cache_mut(name.server);
         match change {
@@ -418,6 +452,11 @@ impl Function for ReadCache {
             | SessionChange::Closing
             | SessionChange::Ended => {}
         }
+    }
+
+    fn on_roomless_ended(&mut self, now: Nanos, _base: &mut Base, session: SessionName) {
+        self.seen_roomless.remove(&session);
+        self.cache_mut(session.server).on_ended(now, session);
     }
 
     /// They came around the device: what they write is not known (K8).

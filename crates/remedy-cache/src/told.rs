@@ -50,6 +50,8 @@ impl ReadCache {
             let window = base.session(region).map_or(1, |session| session.window);
             self.seen[region.0 as usize].note(told.seq, window);
             self.elders[region.0 as usize].note(told.seq, None, told.completed);
+        } else {
+            self.note_roomless(base, session, told.seq);
         }
         let name = (session, told.seq);
         match told.kind {

@@ -38,6 +38,7 @@ impl<'p> Request<'p> {
             to: self.to,
             way: Way::ToServer(self.server),
             session,
+            roomless: false,
             place,
             stamp: None,
             answerable: false,

@@ -63,12 +63,6 @@ impl Base {
         if self.ended.contains(&name) {
             return Learnt::Nothing;
         }
-        let fits = accept.window > 0 && accept.window <= self.config.window_max;
-        let Some(region) = self.sessions.free_region().filter(|_| fits) else {
-            self.counters.sessions_refused += 1;
-            self.refused_window = (!fits).then_some(accept.window);
-            return if fits { Learnt::NoRoom } else { Learnt::Nothing };
-        };
         let beginning = Beginning {
             name,
             epoch: packet.epoch(),
@@ -76,6 +70,15 @@ impl Base {
             server_nonce: accept.server_nonce,
             client,
             window: accept.window,
+        };
+        let fits = accept.window > 0 && accept.window <= self.config.window_max;
+        let Some(region) = self.sessions.free_region().filter(|_| fits) else {
+            self.counters.sessions_refused += 1;
+            self.refused_window = (!fits).then_some(accept.window);
+            if accept.window > 0 {
+                self.roomless.note(&beginning, &self.config.cluster_key);
+            }
+            return if fits { Learnt::NoRoom } else { Learnt::Nothing };
         };
         self.begin_session(now, region, &beginning);
         self.touch_session(name);

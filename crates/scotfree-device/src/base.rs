@@ -6,6 +6,7 @@ use crate::answers::Room;
 use crate::config::DeviceConfig;
 use crate::effects::DeviceEffects;
 use crate::restore::RestoreError;
+use crate::roomless::RoomlessSessions;
 use crate::sequencer::Sequencer;
 use crate::sessions::{Beginning, Noted, Region, SessionBase, SessionName, Sessions};
 use crate::touched::Touched;
@@ -107,6 +108,7 @@ pub struct Base {
     pub(crate) config: DeviceConfig,
     pub(crate) keys: DeviceKeys,
     pub(crate) sessions: Sessions,
+    pub(crate) roomless: RoomlessSessions,
     pub(crate) sequencer: Sequencer,
     pub(crate) authorities: Vec<Authority>,
     /// Incomplete requests, by server.
@@ -140,6 +142,7 @@ impl Base {
         Base {
             keys: DeviceKeys::of(&config.cluster_key),
             sessions: Sessions::new(config.sessions_max),
+            roomless: RoomlessSessions::default(),
             sequencer: Sequencer::new(config.servers.len()),
             authorities: config.servers.iter().map(authority).collect(),
             fragments: config.servers.iter().map(reassembly).collect(),
@@ -204,6 +207,11 @@ impl Base {
     /// The directory of sessions.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// The window of a session that there was no room for, whose server's word is believed all the same.
+    pub fn roomless_window(&self, name: SessionName) -> Option<u32> {
+        self.roomless.window(name)
     }
 
     /// The session of a region.
@@ -354,6 +362,7 @@ impl Base {
         let Beginning { name, epoch, client_nonce, server_nonce, .. } = beginning;
         let keys = self.config.cluster_key.session(client_nonce, server_nonce, name.id, *epoch);
         let revoked = self.has_lost(server_nonce);
+        self.roomless.forget(*name);
         self.sessions.insert(region, SessionBase::new(now, beginning, keys, revoked));
     }
 
@@ -367,6 +376,7 @@ impl Base {
     pub(crate) fn set_cluster_key(&mut self, key: ClusterKey) {
         self.keys = DeviceKeys::of(&key);
         self.config.cluster_key = key;
+        self.roomless.keep(&self.config.cluster_key);
         let regions: Vec<Region> = self.sessions.iter().map(|(region, _)| region).collect();
         for region in regions {
             let Some(session) = self.sessions.get(region) else { continue };

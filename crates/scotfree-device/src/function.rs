@@ -54,6 +54,8 @@ pub struct Passing<'p> {
     pub way: Way,
     /// Its session, only if it is authentic.
     pub session: Option<Region>,
+    /// Of a server's: it is authentic, and of a session that there is no room for.
+    pub roomless: bool,
     /// Where it stands in its session.
     pub place: Place,
     /// The stamp under which it is passed on.
@@ -240,6 +242,9 @@ pub trait Function: Debug + Send {
         _effects: &mut DeviceEffects,
     ) {
     }
+
+    /// A session that there was no room for is over at its server.
+    fn on_roomless_ended(&mut self, _now: Nanos, _base: &mut Base, _session: SessionName) {}
 
     /// Requests of a session reached the server unstamped and have got their place by its question: some may never
     /// have passed here. Those after `last_write` are reads.

@@ -151,6 +151,10 @@ impl Function for InKernel {
         self.function.on_session(now, base, region, change, effects);
     }
 
+    fn on_roomless_ended(&mut self, now: Nanos, base: &mut Base, session: SessionName) {
+        self.function.on_roomless_ended(now, base, session);
+    }
+
     fn on_placed(
         &mut self,
         now: Nanos,

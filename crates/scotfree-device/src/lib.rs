@@ -21,6 +21,7 @@ mod origin;
 mod pipeline;
 mod place;
 mod restore;
+mod roomless;
 mod sequencer;
 mod sessions;
 mod shell;

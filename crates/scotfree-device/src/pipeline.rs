@@ -403,6 +403,8 @@ impl Pipeline {
             let session = self.base.session(*region);
             session.is_some_and(|session| packet.verify(&session.keys.server_to_client).is_ok())
         };
+        let name = SessionName { server, id: packet.session() };
+        let roomless = self.base.roomless.key(name).is_some_and(|key| packet.verify(key).is_ok());
         let mut passing = Passing {
             packet,
             header: packet.header(),
@@ -411,6 +413,7 @@ impl Pipeline {
             to,
             way: Way::ToClient(server),
             session: region.filter(authentic),
+            roomless,
             place: Place::None,
             stamp: None,
             answerable: false,
@@ -524,6 +527,11 @@ impl Pipeline {
     /// Ends a session once no log holds anything of it.
     fn expire(&mut self, now: Nanos, name: SessionName, effects: &mut DeviceEffects) {
         let Some(region) = self.base.sessions.find(name) else {
+            if self.base.roomless.forget(name) {
+                for function in &mut self.functions {
+                    function.on_roomless_ended(now, &mut self.base, name);
+                }
+            }
             return self.base.send_confirmation(name, effects);
         };
         let Some(session) = self.base.sessions.get_mut(region) else { return };

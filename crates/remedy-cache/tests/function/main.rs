@@ -2,6 +2,7 @@
 
 mod bench;
 mod hostile;
+mod roomless;
 mod rules;
 mod sequences;
 mod told;

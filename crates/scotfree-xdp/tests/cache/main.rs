@@ -338,6 +338,33 @@ fn behind_a_write_that_may_be_given_up_nothing_is_shown_until_it_is_stable() {
     assert!(play.programs_answer("k"), "it was executed");
 }
 
+/// The last session that finds room, and one that finds none.
+const LAST: u64 = 4;
+const ROOMLESS: u64 = 5;
+
+#[test]
+fn a_write_of_a_session_without_room_is_over_with_its_reply_and_its_reads_change_nothing() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, 0);
+    for session in [LAST, ROOMLESS] {
+        play.send(&server::accept(session, server::EPOCH)).expect("the sides agree");
+        play.ask(session, Kind::Read, "GET l", sides::key_hash("l")).expect("the sides agree");
+    }
+    play.settle().expect("the sides agree");
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"));
+    play.send(&server::Reply::of(ROOMLESS, 1).sent()).expect("the sides agree");
+    assert!(play.programs_answer("k"), "that was to a read");
+    play.ask_at(ROOMLESS, 2, Kind::Bypass, "SET k roomless", sides::key_hash("k")).expect("the sides agree");
+    play.warm("k", 3).expect("the sides agree");
+    assert!(!play.programs_answer("k"), "it is under way");
+    play.send(&server::Reply::of(ROOMLESS, 2).sent()).expect("the sides agree");
+    play.warm("k", 3).expect("the sides agree");
+    assert!(play.programs_answer("k"), "it is over");
+}
+
 #[test]
 fn a_set_whose_lines_do_not_end_is_not_shown() {
     let Some(kernel) = kernel() else { return };

@@ -161,7 +161,18 @@ impl Play {
 
     /// The next request of a session, whose client has everything before it; whether the programs answered it.
     pub fn ask(&mut self, session: u64, kind: Kind, line: &str, key_hash: KeyHash) -> Result<bool, Trouble> {
-        let seq = self.next(session);
+        self.ask_at(session, self.next(session), kind, line, key_hash)
+    }
+
+    /// The same with this place.
+    pub fn ask_at(
+        &mut self,
+        session: u64,
+        seq: u64,
+        kind: Kind,
+        line: &str,
+        key_hash: KeyHash,
+    ) -> Result<bool, Trouble> {
         let (caller, completed, further, flags) = (CALLER, seq - 1, &[][..], Flags::NONE);
         let asked = Asked { session, seq, completed, kind, caller, line, key_hash, further, flags };
         self.send(&asked.sent())
