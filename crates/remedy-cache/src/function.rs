@@ -124,8 +124,11 @@ impl ReadCache {
         };
         let key_hash = passing.header.key_hash;
         self.key.clear();
-        let is_read = passing.kind() == Kind::Read && key_hash != KeyHash(0) && !passing.is_filler();
-        if !is_read || !self.language.read(passing.payload, &mut self.key) {
+        if passing.kind() != Kind::Read || passing.is_filler() {
+            return Verdict::Next;
+        }
+        if key_hash == KeyHash(0) || !self.language.read(passing.payload, &mut self.key) {
+            self.cache_mut(session.name.server).on_unoffered();
             return Verdict::Next;
         }
         // K4: a relaxed read waits for no barrier, and one that was sent before may have been executed before it had this

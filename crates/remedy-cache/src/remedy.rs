@@ -12,7 +12,8 @@ pub const ENTRY: RemedyEntry = RemedyEntry {
     about: "the device before a server answers reads of what it has seen pass",
     removes,
     preconditions: &[
-        "the request is a GET whose key was read or set through the device",
+        "the request is one of 24 reads of one key (GET, HGET, SMEMBERS, XRANGE …) that was read or set through the device, and its \
+         connection waits for nothing else",
         "the device is the only one, on every way to the server, and holds its lease",
         "nobody writes the store in another way",
         "the server's sidecar vouches for its replies (cache_device)",

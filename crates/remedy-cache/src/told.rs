@@ -65,7 +65,13 @@ impl ReadCache {
             return self.cache_mut(told.server).on_unkept_read_told(told.key_hash);
         }
         let region = base.find(told.server, told.session);
-        let (Some(key), Some(region), Place::Next) = (told.read, region, told.place) else { return };
+        let (Some(region), Place::Next) = (region, told.place) else { return };
+        let Some(key) = told.read else {
+            if !told.flags.has(Flags::SKIP) {
+                self.cache_mut(told.server).on_unoffered();
+            }
+            return;
+        };
         let window = base.session(region).map_or(1, |session| session.window);
         // K4, as of a packet.
         let is_new = !told.flags.has(Flags::AGAIN) && self.seen[region.0 as usize].is_new(told.seq);

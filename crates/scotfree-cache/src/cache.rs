@@ -395,6 +395,11 @@ impl Cache {
         self.counters.misses[Missed::NotDurable as usize] += 1;
     }
 
+    /// Reads have passed that nothing here answers.
+    pub fn on_unoffered(&mut self) {
+        self.counters.unoffered += 1;
+    }
+
     /// A read was passed on for the first time. Of its session nothing before `window_first` is waited for any more.
     pub fn on_read_passed(&mut self, now: Nanos, read: &Read<'_>, window_first: SeqNum) {
         self.passage += 1;

@@ -67,6 +67,53 @@ pub enum Refused {
     ManyReads,
 }
 
+impl Refused {
+    /// As it is told to an operator.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Refused::NotKept => "the server did not vouch for it, or it is nothing that is kept",
+            Refused::UnderWay => "a write of its key was under way",
+            Refused::Floor => "its read passed before a write had been answered",
+            Refused::Version => "its read may have been executed before a logged write",
+            Refused::Size => "it is too large",
+            Refused::Expired => "it had expired",
+            Refused::ManyReads => "too many reads waited for their replies",
+        }
+    }
+}
+
+/// What a reason is in words, by its label, of a read that was passed on or, if not, of a reply that was not kept.
+pub fn reason_in_words(label: &str, of_read: bool) -> Option<&'static str> {
+    let quoted = format!("reason=\"{label}\"");
+    let place = |labels: &[&str]| labels.iter().position(|known| *known == quoted);
+    if of_read {
+        place(&MISSED_LABELS).map(|at| MISSED[at].in_words())
+    } else {
+        place(&REFUSED_LABELS).map(|at| REFUSED[at].in_words())
+    }
+}
+
+const MISSED: [Missed; MISSED_COUNT] = [
+    Missed::Absent,
+    Missed::Expired,
+    Missed::UnderWay,
+    Missed::NotDurable,
+    Missed::NotAnswerable,
+    Missed::Off,
+    Missed::NoWord,
+    Missed::Elders,
+    Missed::Unexecuted,
+    Missed::NotShown,
+];
+const REFUSED: [Refused; REFUSED_COUNT] = [
+    Refused::NotKept,
+    Refused::UnderWay,
+    Refused::Floor,
+    Refused::Version,
+    Refused::Size,
+    Refused::Expired,
+    Refused::ManyReads,
+];
 const MISSED_COUNT: usize = 10;
 const REFUSED_COUNT: usize = 7;
 const MISSED_LABELS: [&str; MISSED_COUNT] = [
@@ -91,6 +138,9 @@ const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
     "reason=\"many_reads\"",
 ];
 
+const UNOFFERED: &str = "Packets with reads that no cache answers: several commands in one, of a caller that waits for something, \
+                         or of another command.";
+
 /// What a cache has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounters {
@@ -98,6 +148,8 @@ pub struct CacheCounters {
     pub hits: u64,
     /// Reads not answered, by [`Missed`].
     pub misses: [u64; MISSED_COUNT],
+    /// Packets with reads that no cache answers.
+    pub unoffered: u64,
     /// Replies kept.
     pub fills: u64,
     /// Replies not kept, by [`Refused`].
@@ -124,6 +176,7 @@ impl CacheCounters {
         CacheCounters {
             hits: self.hits + other.hits,
             misses: std::array::from_fn(|at| self.misses[at] + other.misses[at]),
+            unoffered: self.unoffered + other.unoffered,
             fills: self.fills + other.fills,
             refused: std::array::from_fn(|at| self.refused[at] + other.refused[at]),
             overwrites: self.overwrites + other.overwrites,
@@ -135,9 +188,11 @@ impl CacheCounters {
 
     /// Each of them, as the metrics name it.
     pub fn each(&self, out: &mut dyn FnMut(Count)) {
-        let CacheCounters { hits, misses, fills, refused, overwrites, made_stale, evicted, resets } = self;
+        let CacheCounters { hits, misses, unoffered, fills, refused, .. } = self;
+        let CacheCounters { overwrites, made_stale, evicted, resets, .. } = self;
         let plain = [
             ("scotfree_cache_hits_total", "Reads answered.", *hits),
+            ("scotfree_cache_unoffered_total", UNOFFERED, *unoffered),
             ("scotfree_cache_fills_total", "Replies kept.", *fills),
             ("scotfree_cache_overwrites_total", "Values taken from logged writes.", *overwrites),
             ("scotfree_cache_stale_total", "Values dropped because of a write.", *made_stale),
@@ -178,5 +233,14 @@ mod tests {
             (MISSED_COUNT, REFUSED_COUNT)
         );
         assert_eq!(counters.plus(&counters).misses[5], 12);
+        for (at, missed) in MISSED.into_iter().enumerate() {
+            assert_eq!(missed as usize, at);
+        }
+        for (at, refused) in REFUSED.into_iter().enumerate() {
+            assert_eq!(refused as usize, at);
+        }
+        assert_eq!(reason_in_words("absent", true), Some("nothing is known of it"));
+        assert_eq!(reason_in_words("size", false), Some("it is too large"));
+        assert_eq!(reason_in_words("size", true), None);
     }
 }

@@ -15,7 +15,7 @@ mod track;
 pub use cache::{
     Cache, Cause, Kept, Limits, Listed, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope, Why,
 };
-pub use counters::{CacheCounters, Missed, Refused};
+pub use counters::{reason_in_words, CacheCounters, Missed, Refused};
 pub use fault::{CacheFault, Planted};
 pub use language::{Language, Names, ReadCommand, Redis, WholeRead, READS};
 pub use question::Asked;

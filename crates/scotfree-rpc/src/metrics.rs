@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 
 /// The largest HTTP request that is read; a longer one is answered with 431.
 pub const REQUEST_BYTES_MAX: usize = 4_096;
-/// How long one connection may take; then it is closed. Connections are served one at a time.
+/// How long one connection may take; then it is closed.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(2);
+/// So many connections are served at once; further ones are closed.
+const CONNECTIONS_MAX: usize = 64;
 /// A loop that has published nothing for so long is not healthy.
 pub const STALE_AFTER: Duration = Duration::from_secs(5);
 
@@ -409,6 +411,7 @@ impl MetricsListener {
             .name("metrics".into())
             .spawn({
                 let stop = Arc::clone(&stop);
+                let boards = Arc::new(boards);
                 move || serve(&listener, &boards, &stop)
             })
             .map_err(MetricsError::Thread)?;
@@ -440,15 +443,24 @@ impl Drop for MetricsListener {
     }
 }
 
-fn serve(listener: &TcpListener, boards: &Boards, stop: &AtomicBool) {
+/// Each connection is answered by a thread of its own, so that one that says nothing holds up no other.
+fn serve(listener: &TcpListener, boards: &Arc<Boards>, stop: &AtomicBool) {
+    let under_way = Arc::new(());
     loop {
         let accepted = listener.accept();
         if stop.load(Ordering::Acquire) {
             return;
         }
         match accepted {
-            // A peer that leaves early is its own problem.
-            Ok((mut stream, _)) => drop(answer(&mut stream, boards)),
+            Ok(_) if Arc::strong_count(&under_way) > CONNECTIONS_MAX => {}
+            Ok((mut stream, _)) => {
+                let held = (Arc::clone(boards), Arc::clone(&under_way));
+                // A peer that leaves early is its own problem, and without a thread it is not answered.
+                let _ = std::thread::Builder::new().name("metrics-answer".into()).spawn(move || {
+                    let (boards, _under_way) = held;
+                    drop(answer(&mut stream, &boards));
+                });
+            }
             // Out of descriptors, most likely: give the rest of the process time to free some.
             Err(_) => std::thread::park_timeout(Duration::from_millis(100)),
         }

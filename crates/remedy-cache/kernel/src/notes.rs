@@ -21,6 +21,7 @@ const MARGIN: u64 = 64;
 const LOOKS_MAX: u32 = 1_000_000;
 const WHAT_UNSEEN: u8 = 2;
 const SCOT_FLAG_RELAXED: u16 = 8;
+const SCOT_FLAG_SKIP: u16 = 2;
 const SCOT_FLAG_AGAIN: u16 = 128;
 
 /// A note.
@@ -185,7 +186,8 @@ impl Copied {
 
 /// Those flags of a header that matter here.
 fn flags_of(bits: u16) -> Flags {
-    let known = [(SCOT_FLAG_AGAIN, Flags::AGAIN), (SCOT_FLAG_RELAXED, Flags::RELAXED)];
+    let known =
+        [(SCOT_FLAG_AGAIN, Flags::AGAIN), (SCOT_FLAG_RELAXED, Flags::RELAXED), (SCOT_FLAG_SKIP, Flags::SKIP)];
     known.into_iter().filter(|(bit, _)| bits & bit != 0).fold(Flags::NONE, |all, (_, flag)| all.with(flag))
 }
 
@@ -196,7 +198,8 @@ mod tests {
     #[test]
     fn the_flags_are_those_of_the_wire() {
         let header = include_str!("../../../../bpf/include/scotfree_wire.h");
-        for (name, bit) in [("AGAIN", SCOT_FLAG_AGAIN), ("RELAXED", SCOT_FLAG_RELAXED)] {
+        let flags = [("AGAIN", SCOT_FLAG_AGAIN), ("RELAXED", SCOT_FLAG_RELAXED), ("SKIP", SCOT_FLAG_SKIP)];
+        for (name, bit) in flags {
             assert!(header.contains(&format!("#define SCOT_FLAG_{name} 0x{bit:04x}u")), "{name}");
         }
         let all = flags_of(u16::MAX);

@@ -8,8 +8,10 @@ use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::out;
 use crate::settings::Cluster;
+use scotfree_cache::reason_in_words;
 use scotfree_core::{from_hex, to_hex};
 use scotfree_io::now_realtime;
+use scotfree_rpc::metrics::REQUEST_BYTES_MAX;
 use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
 use scotfree_wire::questions::target;
 use std::fmt::Write as _;
@@ -18,6 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Before the names of what it counts.
 const PREFIX: &str = "scotfree_cache_";
+/// Daemons read no longer questions; the rest of the request is some dozens of bytes.
+const TARGET_BYTES_MAX: usize = REQUEST_BYTES_MAX - 100;
 
 pub fn run(command: &Cache, sources: &Sources) -> Result<(), Failure> {
     match command {
@@ -68,8 +72,15 @@ fn ask(flags: &CacheAsk, sources: &Sources, question: &str) -> Result<String, Fa
     let address = address(flags.metrics, sources)?;
     let key_file = flags.key_file.clone().or(sources.read()?.cluster.key_file);
     let key = cluster_key(&Cluster { key_file, ..Cluster::default() })?;
-    let answer =
-        get(address, &target(&key, "cache", question, now_realtime())).map_err(Failure::environment)?;
+    let target = target(&key, "cache", question, now_realtime());
+    if target.len() > TARGET_BYTES_MAX {
+        let most = TARGET_BYTES_MAX / 2 - 200;
+        return Err(Failure::usage(format!(
+            "the key is too long to be asked about: a question has room for some {most} bytes of it; `scot cache drop --all` \
+             forgets whatever is kept"
+        )));
+    }
+    let answer = get(address, &target).map_err(Failure::environment)?;
     match answer {
         (200, body) => Ok(body),
         (404, _) => Err(Failure::environment(format!(
@@ -173,17 +184,27 @@ fn in_words(counts: &Counts) -> String {
     let reads = hits + missed;
     let share = if reads == 0 { 0.0 } else { 100.0 * hits as f64 / reads as f64 };
     let mut text = format!("answered: {hits} of {reads} reads ({share:.1} %)\n");
+    text.push_str(&listed("passed on", &passed_on, true));
+    if count("unoffered_total") > 0 {
+        let _ = writeln!(
+            text,
+            "beside these, {} packets with reads that no cache answers: several commands in one (pipelines), of a connection \
+             that waits for something, or of another command",
+            count("unoffered_total")
+        );
+    }
     let mut line = |what: &str, said: String| {
-        let said = if said.is_empty() { "none".to_owned() } else { said };
         let _ = writeln!(text, "{what}: {said}");
     };
-    line("  passed on", listed(&passed_on));
     line("kept now", format!("{} values, {} bytes", count("entries"), count("bytes")));
     line(
         "  taken",
         format!("{} of replies, {} of logged SETs", count("fills_total"), count("overwrites_total")),
     );
-    line("  replies not taken", listed(&refused));
+    text.push_str(&listed("replies not taken", &refused, false));
+    let mut line = |what: &str, said: String| {
+        let _ = writeln!(text, "{what}: {said}");
+    };
     let dropped = format!(
         "{} because of a write, {} for room, {} times all of them",
         count("stale_total"),
@@ -192,6 +213,18 @@ fn in_words(counts: &Counts) -> String {
     );
     line("  given up", dropped);
     line("writes under way that are not logged", count("under_way").to_string());
+    if let Some(is_told) = counts.get("tracking") {
+        let told = if *is_told > 0 { "is told" } else { "is NOT told, and answers nothing" };
+        let ms = |name: &str| count(name) as f64 / 1e3;
+        line(
+            "beside other writers",
+            format!(
+                "it {told} of what they write; an answer may be older by {:.3} ms, and was by {:.3} ms at most",
+                ms("stale_bound_us"),
+                ms("stale_max_us")
+            ),
+        );
+    }
     if count("off") > 0 {
         text.push_str("it is OFF, and answers nothing until the device starts again; its messages say why\n");
     }
@@ -208,8 +241,14 @@ fn reasons<'c>(counts: &'c Counts, name: &str) -> Vec<(&'c str, u64)> {
     found
 }
 
-fn listed(reasons: &[(&str, u64)]) -> String {
-    reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ")
+/// A line for each reason: how often, its label, and what that is in words.
+fn listed(what: &str, reasons: &[(&str, u64)], of_read: bool) -> String {
+    let mut text = format!("  {what}: {}\n", reasons.iter().map(|(_, count)| count).sum::<u64>());
+    for (reason, count) in reasons {
+        let words = reason_in_words(reason, of_read).unwrap_or("a reason that this command does not know");
+        let _ = writeln!(text, "    {count} {reason}: {words}");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -247,14 +286,30 @@ mod tests {
         let mut counts: Counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
         let text = in_words(&counts);
         assert!(
-            text.starts_with("answered: 3 of 8 reads (37.5 %)\n  passed on: 4 under_way, 1 absent\n"),
+            text.starts_with(
+                "answered: 3 of 8 reads (37.5 %)\n  passed on: 5\n    4 under_way: a write of it is under way\n    1 absent: \
+                 nothing is known of it\nkept now"
+            ),
             "{text}"
         );
         assert!(
             text.contains("kept now: 1 values, 143 bytes\n  taken: 2 of replies, 0 of logged SETs\n"),
             "{text}"
         );
-        assert!(text.contains("  replies not taken: none\n") && !text.contains("OFF"), "{text}");
+        assert!(
+            text.contains("  replies not taken: 0\n") && !text.contains("OFF") && !text.contains("beside"),
+            "{text}"
+        );
+        for (name, count) in
+            [("tracking", 1), ("stale_bound_us", 10_000), ("stale_max_us", 9_500), ("unoffered_total", 7)]
+        {
+            counts.insert(name.to_owned(), count);
+        }
+        let text = in_words(&counts);
+        assert!(
+            text.contains("beside these, 7 packets") && text.contains("older by 10.000 ms, and was by 9.500"),
+            "{text}"
+        );
         counts.insert("off".to_owned(), 1);
         assert!(in_words(&counts).contains("it is OFF"), "{counts:?}");
         assert!(in_words(&Counts::new()).starts_with("answered: 0 of 0 reads (0.0 %)"));

@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub fn run(flags: &Demo) -> Result<(), Failure> {
+    if flags.cache && flags.service == DemoService::Kv {
+        return Err(Failure::usage("--cache shows GETs of a Redis: leave --service kv out"));
+    }
     let service = service(flags.service)?;
     let picture = flags.report.as_deref().map(Picture::plan).transpose()?;
     enter_namespaces()?;

@@ -67,6 +67,11 @@ enum Change {
 }
 
 impl Change {
+    /// Whether the next command may be of another database. What is inside a transaction is not looked at.
+    fn may_choose_a_database(&self) -> bool {
+        matches!(self, Change::Select(_) | Change::Reset | Change::Exec)
+    }
+
     /// Whether the command is answered before what becomes of the next one is known: it may end the tunnel, or
     /// what is inside MULTI.
     fn decides_the_way(&self) -> bool {
@@ -544,7 +549,8 @@ impl ClientFront {
         if blocks && writes != Writes::Nothing && !takes_nothing_away(args) {
             self.waits_begun += 1;
             // Which database it is in is not known while something is asked that may choose another.
-            let keys = tunnel.asked.is_empty().then(|| key_hashes(self.state.db, args));
+            let is_known = !tunnel.asked.iter().any(|asked| asked.change.may_choose_a_database());
+            let keys = is_known.then(|| key_hashes(self.state.db, args));
             self.waits = Some(Waits { number: self.waits_begun, keys: keys.filter(|keys| !keys.is_empty()) });
         }
         tunnel.asked.push_back(Asked { refusal, blocks, changes, ..Asked::new(change, writes, wanted) });

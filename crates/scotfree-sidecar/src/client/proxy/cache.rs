@@ -4,12 +4,14 @@
 //! proxy; where others may, what it would have answered no longer than the bound before (docs/design/cache.md, "In the
 //! proxy", has the rules P1 to P10).
 
+mod doubts;
 #[cfg(test)]
 mod tests;
 mod words;
 
 use super::tracking::Told;
 use crate::client::fronts::Waiting;
+use doubts::Doubts;
 use scotfree_cache::{
     Asked, Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Redis, Reply, RequestName, Scope,
     WholeRead,
@@ -20,6 +22,7 @@ use scotfree_core::{
 use scotfree_resp::front::PassedBy;
 use scotfree_rpc::metrics::{DurationHistogram, MetricKind, MetricsText};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
 pub(super) use words::{question, said, touched, Words};
 
 /// How long a write through a tunnel whose client is gone is taken to be under way: the Redis may have received it.
@@ -28,9 +31,8 @@ const ORPHAN_WAIT: Nanos = Nanos::from_secs(60);
 const VALUE_BYTES_MAX: usize = 256 << 10;
 const VALUE_SHARE: usize = 8;
 /// How many reads of a key pass without a question behind one whose answer was not kept: a key with a time to live, one
-/// that is missing, a large value. Keys share these counts, a power of two of them.
+/// that is missing, a large value.
 const DOUBTFUL_READS: u8 = 250;
-const DOUBTS: usize = 1 << 16;
 /// As few bytes as a cache may have.
 pub const BYTES_MIN: u64 = 64 << 10;
 /// What an entry is taken to have at least.
@@ -197,9 +199,7 @@ pub(super) struct ReadCache {
     now: Nanos,
     /// By their places.
     awaited: BTreeMap<u64, Awaited>,
-    /// By key hashes: how many reads are not asked about, and how many that is behind a question.
-    doubts: Box<[u8]>,
-    doubtful_reads: u8,
+    doubts: Doubts,
     value_bytes_max: usize,
     /// What went past the order, as known last, and when what nobody answers is taken for over.
     passed_by: PassedBy,
@@ -229,8 +229,7 @@ impl ReadCache {
             others: None,
             now: Nanos(0),
             awaited: BTreeMap::new(),
-            doubts: vec![0; DOUBTS].into_boxed_slice(),
-            doubtful_reads: DOUBTFUL_READS,
+            doubts: Doubts::new(DOUBTFUL_READS),
             passed_by: PassedBy::default(),
             orphaned: 0,
             orphans: VecDeque::new(),
@@ -280,6 +279,11 @@ impl ReadCache {
         }
     }
 
+    /// A read has come that nothing here answers.
+    pub fn on_unoffered(&mut self) {
+        self.rules.on_unoffered();
+    }
+
     /// Whether the Redis has told, not too long ago, of what others had written (P10).
     fn is_told(&self) -> bool {
         #[cfg(test)]
@@ -321,9 +325,7 @@ impl ReadCache {
         if !self.is_answering || !self.rules.awaits(read.name) {
             return false;
         }
-        let doubt = &mut self.doubts[doubt_of(key.hash)];
-        let is_doubtful = *doubt > 0;
-        *doubt = doubt.saturating_sub(1);
+        let is_doubtful = self.doubts.take(key.hash);
         if is_doubtful {
             self.give_up(place.0);
         }
@@ -336,7 +338,7 @@ impl ReadCache {
         match question {
             Some(SeqNum(question)) => {
                 // Until the answer is kept, or the key is written.
-                self.doubts[doubt_of(hash)] = self.doubtful_reads;
+                self.doubts.begin(hash);
                 self.awaited.insert(read.0, Awaited::Read { question, is_get });
                 self.awaited.insert(question, Awaited::Question { read: read.0, hash, value: None });
             }
@@ -364,7 +366,7 @@ impl ReadCache {
         };
         if let Touched::Keys(keys) = touched {
             for hash in keys {
-                self.doubts[doubt_of(*hash)] = 0;
+                self.doubts.end(*hash);
             }
         }
         // P8: who may write a key may not thereby read it.
@@ -412,7 +414,7 @@ impl ReadCache {
                 let said = if self.fault == Some(Fault::KeepMortal) { Said::LASTS } else { said };
                 match value.filter(|_| after_all && said == Said::LASTS) {
                     Some(value) => {
-                        self.doubts[doubt_of(hash)] = 0;
+                        self.doubts.end(hash);
                         let kept = Kept { value: &value, lives: Nanos::MAX };
                         self.rules.on_reply(self.now, placed(read), &Reply::Kept(kept));
                     }
@@ -484,7 +486,7 @@ impl ReadCache {
         let name = (TOLD, SeqNum(others.told));
         if let Scope::Keys(first, further) = *scope {
             for hash in std::iter::once(&first).chain(further) {
-                self.doubts[doubt_of(*hash)] = 0;
+                self.doubts.end(*hash);
             }
         }
         self.rules.on_unlogged(name, scope);
@@ -573,7 +575,29 @@ impl ReadCache {
     /// What an operator is answered, as of this server.
     pub fn answer(&mut self, now: Nanos, server: ServerIndex, asked: &Asked) -> String {
         let mut text = asked.of_all(now, &Redis, std::iter::once((server, &mut self.rules)));
-        if matches!(asked, Asked::Why(..)) && !self.is_answering {
+        if let Asked::Why(database, key) = asked {
+            self.say_more_of(KeyHash::of(*database, key), &mut text);
+        }
+        text
+    }
+
+    /// What only a proxy knows of why a key is not answered.
+    fn say_more_of(&self, hash: KeyHash, text: &mut String) {
+        let left = self.doubts.left(hash);
+        if left > 0 {
+            let _ = writeln!(
+                text,
+                "its last reply was not kept: it has a time to live, or there is no such key, or it is too large; so {left} \
+                 more reads of it pass before it is asked again, unless it is written"
+            );
+        }
+        if self.is_answering && !self.is_told() {
+            text.push_str(
+                "a read of it goes to the Redis now: nobody has read of late, so what others write was not asked for; the \
+                 reads behind it are answered\n",
+            );
+        }
+        if !self.is_answering {
             let is_untold = self.others.as_ref().is_some_and(|others| !others.is_told);
             text.push_str(if is_untold {
                 "nothing is answered at present: the Redis does not tell what others write; the alarm says why\n"
@@ -581,7 +605,6 @@ impl ReadCache {
                 "nothing is answered at present: the Redis is away, or not as it has to be; the alarm says why\n"
             });
         }
-        text
     }
 
     /// What it has counted and holds.
@@ -617,10 +640,6 @@ fn limits(bytes_max: u64) -> Limits {
         needs_word: false,
         ..Limits::default()
     }
-}
-
-fn doubt_of(hash: KeyHash) -> usize {
-    hash.0 as usize & (DOUBTS - 1)
 }
 
 fn placed(place: u64) -> RequestName {

@@ -216,7 +216,12 @@ impl ProxyPath {
     fn is_known(&mut self, kind: RequestKind, payload: &[u8]) -> bool {
         let Some(cache) = &mut self.cache else { return false };
         let early = matches!(&self.server, Server::There(service) if service.word_of_early() == Some(true));
-        let Some((_, key)) = cache.words.read(kind, payload, cache.fields_expire) else { return false };
+        let Some((_, key)) = cache.words.read(kind, payload, cache.fields_expire) else {
+            if kind == RequestKind::Read {
+                cache.known.on_unoffered();
+            }
+            return false;
+        };
         if let Some(link) = &mut cache.link {
             let now = now_monotonic();
             link.want(now);

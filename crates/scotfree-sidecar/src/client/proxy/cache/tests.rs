@@ -143,7 +143,7 @@ impl World {
         };
         let mut cache = ReadCache::with(limits, planted);
         cache.fault = fault;
-        cache.doubtful_reads = 1;
+        cache.doubts.reads = 1;
         let (mut queue, _) = CommitQueue::recover(QueueConfig::default(), &Found::default()).expect("new");
         queue.open_session(SESSION);
         queue.open_session(QUESTIONS);
@@ -557,7 +557,7 @@ fn of_a_key_that_is_not_kept_few_reads_are_asked_about_until_it_is_written() {
 #[test]
 fn what_is_dealt_with_is_awaited_no_more() {
     let mut cache = ReadCache::with(Limits { admit_reads: 0, ..limits(1 << 20) }, Planted::NONE);
-    cache.doubtful_reads = 0;
+    cache.doubts.reads = 0;
     let key = Key { database: 0, hash: KeyHash(1), bytes: b"\0\0\0k" };
     for place in (1..1_000).step_by(2) {
         assert!(cache.passed(SeqNum(place), key, SeqNum(place)));
@@ -584,7 +584,7 @@ fn a_reply_of_another_read_than_get_is_kept_whatever_it_is_and_gone_with_its_key
     for null in [&b"$-1\r\n"[..], b"_\r\n"] {
         learn(&mut cache, get, null);
         assert_eq!(cache.look(get), None, "it is written otherwise in the other version");
-        cache.doubts.fill(0);
+        cache.doubts.end_all();
     }
     let replies = [&b"_\r\n"[..], b"%0\r\n", b":5\r\n"];
     learn(&mut cache, get, b"$1\r\nv\r\n");
