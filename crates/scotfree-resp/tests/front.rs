@@ -411,6 +411,11 @@ fn what_blocks_names_the_keys_that_it_may_take_from_until_it_is_answered() {
     // In which database that is the server has not said yet.
     assert_eq!(waits(b"SELECT 1\r\nBLPOP a 0\r\n", b"+OK\r\n*-1\r\n"), (Some((4, None)), false));
     assert_eq!(waits(b"BLPOP\r\n", b"-ERR wrong number\r\n"), (None, false));
+    // Behind what chooses no database its keys are known.
+    assert_eq!(
+        waits(b"SET a 1\r\nBLPOP a 0\r\n", b"+OK\r\n*-1\r\n"),
+        (Some((5, Some(vec![KeyHash::of(1, b"a")]))), false)
+    );
 }
 
 #[test]

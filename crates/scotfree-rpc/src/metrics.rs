@@ -644,6 +644,18 @@ mod tests {
     }
 
     #[test]
+    fn who_connects_and_says_nothing_holds_up_nobody() {
+        let (_board, listener) = listening();
+        let mut idle = TcpStream::connect(listener.address()).expect("the listener listens");
+        assert!(ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        // It was not closed for the other.
+        idle.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it is open");
+        let mut answer = String::new();
+        idle.read_to_string(&mut answer).expect("it is answered");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[test]
     fn what_the_loop_does_not_know_is_asked_for_at_every_answer() {
         let (board, listener) = listening();
         let count = Arc::new(std::sync::atomic::AtomicU64::new(7));

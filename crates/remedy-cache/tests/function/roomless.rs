@@ -6,7 +6,7 @@ use scotfree_core::Nanos;
 use scotfree_session::by_hand::{
     accept, client_address, cluster, device_address, header, packet, session_keys,
 };
-use scotfree_wire::{CloseReason, CloseTail, Direction, Kind, Tail};
+use scotfree_wire::{CloseReason, CloseTail, Direction, Kind, ResponseTail, Tail};
 
 const OK: &[u8] = b"\x01\x00+OK\r\n";
 /// The session that finds no room.
@@ -62,7 +62,7 @@ fn who_cannot_be_believed_ends_nothing_of_it() {
     bench.bypass((THIRD, 1), "SET k new");
     let forged = packet(
         &header(Kind::Response, THIRD, 1),
-        &Tail::Response(Default::default()),
+        &Tail::Response(ResponseTail::default()),
         OK,
         &session_keys(2).server_to_client,
     );
