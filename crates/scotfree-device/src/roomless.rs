@@ -51,3 +51,49 @@ impl RoomlessSessions {
         self.0.get(&name).map(|roomless| roomless.window)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scotfree_core::{Epoch, ServerIndex, SessionId};
+    use std::net::SocketAddr;
+
+    fn beginning(id: u64) -> Beginning {
+        let client: SocketAddr = "10.0.0.1:1".parse().expect("an address");
+        Beginning {
+            name: SessionName { server: ServerIndex(0), id: SessionId(id) },
+            epoch: Epoch(1),
+            client_nonce: [1; 16],
+            server_nonce: [2; 16],
+            client,
+            window: 16,
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_than_there_is_room_for_and_those_that_are_over_make_some() {
+        let cluster = ClusterKey::from_bytes([3; 32]);
+        let mut sessions = RoomlessSessions::default();
+        (0..=ROOMLESS_MAX as u64).for_each(|id| sessions.note(&beginning(id), &cluster));
+        let last = beginning(ROOMLESS_MAX as u64);
+        assert!(sessions.window(beginning(0).name) == Some(16) && sessions.key(last.name).is_none());
+        assert!(sessions.forget(beginning(0).name) && !sessions.forget(beginning(0).name));
+        sessions.note(&last, &cluster);
+        assert!(sessions.key(last.name).is_some());
+    }
+
+    #[test]
+    fn whose_key_was_taken_away_is_not_believed() {
+        let cluster = ClusterKey::from_bytes([3; 32]);
+        let mut sessions = RoomlessSessions::default();
+        let one = Beginning { server_nonce: [0; 16], ..beginning(1) };
+        sessions.note(&one, &cluster);
+        sessions.keep(&cluster);
+        assert_eq!(sessions.window(one.name).is_some(), cluster.has(key_epoch(&one.server_nonce)));
+        let gone = beginning(2);
+        assert!(!cluster.has(key_epoch(&gone.server_nonce)), "of an epoch that was never in the key");
+        sessions.note(&gone, &cluster);
+        sessions.keep(&cluster);
+        assert_eq!(sessions.window(gone.name), None);
+    }
+}
