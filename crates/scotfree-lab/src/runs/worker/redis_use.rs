@@ -91,14 +91,15 @@ pub(super) fn fill(spec: &FillRedisSpec) -> Result<(), Trouble> {
     let mut connection = open(spec.address, false).map_err(broke)?;
     let at_once = if spec.sets { AT_ONCE } else { 1 };
     for _ in 0..spec.rounds {
+        let mut wrong = 0;
         for first in (0..spec.shape.keys).step_by(at_once as usize) {
             let keys = first..spec.shape.keys.min(first + at_once);
-            let wrong = pass(&mut connection, spec, keys).map_err(broke)?;
-            if wrong > 0 {
-                let next = "see whether the service has all keys, and its log";
-                let problem = format!("{wrong} replies were others than expected");
-                return Err(Trouble::new(format!("pass over the keys at {}", spec.address), problem, next));
-            }
+            wrong += pass(&mut connection, spec, keys).map_err(broke)?;
+        }
+        if wrong > 0 {
+            let next = "see whether the service has all keys, and its log";
+            let problem = format!("{wrong} replies were others than expected");
+            return Err(Trouble::new(format!("pass over the keys at {}", spec.address), problem, next));
         }
     }
     Ok(())
@@ -337,7 +338,7 @@ mod tests {
     fn a_service_without_the_keys_is_named_and_its_replies_are_wrong() {
         let service = FakeRedis::start();
         let error = fill(&fill_of(&service, false)).expect_err("it has none").to_string();
-        assert!(error.contains("64 replies") && error.contains(&service.address().to_string()), "{error}");
+        assert!(error.contains("100 replies") && error.contains(&service.address().to_string()), "{error}");
         let spec = UseRedisSpec { updates_percent: 0, ..spec(&service) };
         let report = measure(&spec).expect("it answers");
         assert_eq!(report.wrong_replies, report.reads_sent);
