@@ -24,6 +24,7 @@ from scotfree.study.ingest.csv_table import CsvTable
 from scotfree.study.ingest.json_table import JsonTable
 from scotfree.study.ingest.mapping import TARGETS, ColumnMap
 from scotfree.study.ingest.reader import Reader
+from scotfree.study.ingest.said import floats
 from scotfree.study.schema import Kind
 from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
@@ -283,6 +284,12 @@ _CELL = st.one_of(
         ["", "NaN", "-1", "1e400", "9" * 25, "2026-02-30T00:00:00Z", '"', "0", "1700000000000", "5 ms"]
     ),
 )
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\r", "\n", "\f", "\r\n"])
+def test_a_number_with_space_about_it_is_that_number(space: str) -> None:
+    numbers = floats(pa.array([f"{space}1.5{space}", f"0{space}", "x"]))
+    assert numbers.to_pylist() == [1.5, 0.0, None]
 
 
 @settings(deadline=None, max_examples=100)

@@ -42,7 +42,8 @@ def counts(values: pa.Array) -> pa.Array:
 
 def floats(values: pa.Array) -> pa.Array:
     """Numbers, finite or not."""
-    return _taken(values, pc.match_substring_regex(values, _FLOAT)).cast(pa.float64())
+    trimmed = pc.utf8_trim_whitespace(values)
+    return _taken(trimmed, pc.match_substring_regex(trimmed, _FLOAT)).cast(pa.float64())
 
 
 def booleans(values: pa.Array) -> pa.Array:
