@@ -14,7 +14,7 @@ use scotfree_io::now_realtime;
 use scotfree_rpc::metrics::REQUEST_BYTES_MAX;
 use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
 use scotfree_wire::questions::target;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -193,37 +193,31 @@ fn in_words(counts: &Counts) -> String {
             count("unoffered_total")
         );
     }
-    let mut line = |what: &str, said: String| {
-        let _ = writeln!(text, "{what}: {said}");
+    let refused = listed("replies not taken", &refused, false);
+    let mut line = |said: fmt::Arguments<'_>| {
+        let _ = writeln!(text, "{said}");
     };
-    line("kept now", format!("{} values, {} bytes", count("entries"), count("bytes")));
-    line(
-        "  taken",
-        format!("{} of replies, {} of logged SETs", count("fills_total"), count("overwrites_total")),
-    );
-    text.push_str(&listed("replies not taken", &refused, false));
-    let mut line = |what: &str, said: String| {
-        let _ = writeln!(text, "{what}: {said}");
-    };
+    line(format_args!("kept now: {} values, {} bytes", count("entries"), count("bytes")));
+    let (fills, overwrites) = (count("fills_total"), count("overwrites_total"));
+    line(format_args!("  taken: {fills} of replies, {overwrites} of logged SETs"));
+    line(format_args!("{}", refused.trim_end()));
     let dropped = format!(
         "{} because of a write, {} for room, {} times all of them",
         count("stale_total"),
         count("evicted_total"),
         count("resets_total")
     );
-    line("  given up", dropped);
-    line("writes under way that are not logged", count("under_way").to_string());
+    line(format_args!("  given up: {dropped}"));
+    line(format_args!("writes under way that are not logged: {}", count("under_way")));
     if let Some(is_told) = counts.get("tracking") {
         let told = if *is_told > 0 { "is told" } else { "is NOT told, and answers nothing" };
         let ms = |name: &str| count(name) as f64 / 1e3;
-        line(
-            "beside other writers",
-            format!(
-                "it {told} of what they write; an answer may be older by {:.3} ms, and was by {:.3} ms at most",
-                ms("stale_bound_us"),
-                ms("stale_max_us")
-            ),
-        );
+        line(format_args!(
+            "beside other writers: it {told} of what they write; an answer may be older by {:.3} ms, and was by {:.3} ms at \
+             most",
+            ms("stale_bound_us"),
+            ms("stale_max_us")
+        ));
     }
     if count("off") > 0 {
         text.push_str("it is OFF, and answers nothing until the device starts again; its messages say why\n");
