@@ -83,6 +83,14 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CACHE_CELLS / CACHE_WAYS);
+	__type(key, __u32);
+	__type(value, struct cache_tags);
+} cache_tags SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, CACHE_NOTES);
 	__type(key, __u32);
 	__type(value, struct cache_note);
@@ -250,13 +258,19 @@ static __always_inline __u64 cache_doubt(struct xdp_md *frame, const struct scot
 /* The cell that holds the value of a key, by its hash. */
 static __always_inline struct cache_cell *cache_cell_of(__u64 key_hash, __u32 server)
 {
-	__u32 first = (key_hash >> 16) * CACHE_WAYS;
+	__u32 set = key_hash >> 16 & (CACHE_CELLS / CACHE_WAYS - 1);
+	struct cache_tags *tags = bpf_map_lookup_elem(&cache_tags, &set);
 
+	if (!tags)
+		return NULL;
 #pragma clang loop unroll(full)
 	for (__u32 way = 0; way < CACHE_WAYS; way++) {
-		__u32 at = (first + way) & (CACHE_CELLS - 1);
-		struct cache_cell *cell = bpf_map_lookup_elem(&cache_cells, &at);
+		__u32 at = set * CACHE_WAYS + way;
+		struct cache_cell *cell;
 
+		if (*(volatile __u32 *)&tags->of[way] != (__u32)(key_hash >> 32))
+			continue;
+		cell = bpf_map_lookup_elem(&cache_cells, &at);
 		if (cell && cell->key_hash == key_hash && cell->server == server)
 			return cell;
 	}

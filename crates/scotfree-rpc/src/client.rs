@@ -13,6 +13,8 @@ mod stamps;
 
 pub use event::{CallError, ClientEvent, ClientRuntimeCounters, ClientTotals, Recorded, Reply, StartError};
 
+pub(crate) use blocking::Patience;
+
 use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
 use crate::refusals::Refusals;
@@ -130,6 +132,11 @@ struct Slot {
 }
 
 impl Slot {
+    /// Whether this is the server's session of this name, which has not ended.
+    fn is_named(&self, server: SocketAddr, id: SessionId) -> bool {
+        self.id == Some(id) && self.server == server && !self.client.is_closed()
+    }
+
     fn call(&mut self, seq: SeqNum) -> Option<&mut Call> {
         let index = seq.0.checked_sub(self.first_call.0)? as usize;
         self.calls.get_mut(index)?.as_mut()
@@ -183,6 +190,8 @@ pub struct ClientRuntime<T> {
     free: Vec<usize>,
     generation_next: u32,
     by_id: HashMap<(SocketAddr, SessionId), usize>,
+    /// The slot that the last packet was for: most often the next is too.
+    last_addressee: usize,
     opening: HashMap<Nonce, usize>,
     /// Of these, the ones that wait to be sent.
     opening_later: VecDeque<SessionHandle>,
@@ -222,6 +231,7 @@ impl<T: Transport> ClientRuntime<T> {
             free: Vec::new(),
             generation_next: 0,
             by_id: HashMap::new(),
+            last_addressee: 0,
             opening: HashMap::new(),
             opening_later: VecDeque::new(),
             timers: BinaryHeap::new(),
@@ -427,12 +437,14 @@ impl<T: Transport> ClientRuntime<T> {
         if let Some(key) = self.key.as_mut().and_then(KeyWatch::look) {
             self.set_cluster_key(&key);
         }
+        let mut looked = None;
         for _ in 0..RX_BURSTS_PER_TURN_MAX {
-            if self.events.len() >= self.options.events_max || self.receive_burst()? < RX_BURST_MAX {
+            if self.events.len() >= self.options.events_max || self.receive_burst(&mut looked)? < RX_BURST_MAX
+            {
                 break;
             }
         }
-        self.fire_timers();
+        self.fire_timers(looked.unwrap_or_else(now_monotonic));
         self.open_next();
         self.flush()
     }
@@ -578,11 +590,12 @@ impl<T: Transport> ClientRuntime<T> {
         (slot.generation == session.generation).then_some(slot)
     }
 
-    fn receive_burst(&mut self) -> io::Result<usize> {
+    /// Takes a burst in; if one came, `looked` is when.
+    fn receive_burst(&mut self, looked: &mut Option<Nanos>) -> io::Result<usize> {
         let mut rx = self.rx.take().expect("the burst is put back below");
         let count = self.transport.rx_burst(&mut rx);
         if matches!(count, Ok(1..)) {
-            let now = now_monotonic();
+            let now = *looked.insert(now_monotonic());
             self.real_time.keep_up(now);
             let stamp = self.real_time.at(now);
             let local = self.transport.local_address();
@@ -608,6 +621,7 @@ impl<T: Transport> ClientRuntime<T> {
             self.counters.unclaimed += 1;
             return;
         };
+        self.last_addressee = slot;
         let Some(entry) = self.slots[slot].as_mut() else { return };
         if let Some(call) = entry.call(packet.seq_num()) {
             match packet.kind() {
@@ -638,11 +652,14 @@ impl<T: Transport> ClientRuntime<T> {
         };
         // A server that speaks from another of its addresses is believed to be the runtime's; keys tell.
         let of = |server| self.by_id.get(&(server, packet.session()));
+        let last = self.slots.get(self.last_addressee).and_then(Option::as_ref);
+        if opening.is_none() && last.is_some_and(|slot| slot.is_named(from, packet.session())) {
+            return Some(self.last_addressee);
+        }
         opening.or_else(|| of(from)).or_else(|| of(self.options.server)).copied()
     }
 
-    fn fire_timers(&mut self) {
-        let now = now_monotonic();
+    fn fire_timers(&mut self, now: Nanos) {
         self.recorder.settle(self.real_time.at(now));
         while let Some(Reverse((at, slot))) =
             self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now)

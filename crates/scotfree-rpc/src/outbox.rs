@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// How many packets are offered to the transport at once.
 pub(crate) const BURST_MAX: usize = 32;
+/// The same where no more effects wait: empty places cost time, too, and one call wishes for few.
+const FEW: usize = 2;
 
 /// How far sending has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,19 +26,33 @@ pub(crate) enum Flushed {
 /// index of its effect, and says under which key its transmit stamp is wanted, if at all.
 pub(crate) fn flush<Own, T: Transport>(
     effects: &Effects<Own>,
+    next: usize,
+    transport: &mut T,
+    stamp: impl FnMut(usize, &[u8]) -> Option<u32>,
+) -> io::Result<Flushed> {
+    if effects.len() - next <= FEW {
+        flush_by::<FEW, Own, T>(effects, next, transport, stamp)
+    } else {
+        flush_by::<BURST_MAX, Own, T>(effects, next, transport, stamp)
+    }
+}
+
+/// The same, with so many packets offered at once.
+fn flush_by<const MAX: usize, Own, T: Transport>(
+    effects: &Effects<Own>,
     mut next: usize,
     transport: &mut T,
     mut stamp: impl FnMut(usize, &[u8]) -> Option<u32>,
 ) -> io::Result<Flushed> {
     loop {
-        let mut burst = Burst::new();
+        let mut burst = Burst::<MAX>::new();
         for (index, effect) in effects.iter().enumerate().skip(next) {
             next = index + 1;
             if let Effect::Send { to, bytes, .. } = effect {
                 let bytes = effects.bytes(*bytes);
                 burst.push(index, TxPacket { to: *to, bytes, stamp: stamp(index, bytes) });
             }
-            if burst.count == BURST_MAX {
+            if burst.count == MAX {
                 break;
             }
         }
@@ -50,17 +66,17 @@ pub(crate) fn flush<Own, T: Transport>(
     }
 }
 
-struct Burst<'a> {
-    packets: [TxPacket<'a>; BURST_MAX],
-    indices: [usize; BURST_MAX],
+struct Burst<'a, const MAX: usize> {
+    packets: [TxPacket<'a>; MAX],
+    indices: [usize; MAX],
     count: usize,
 }
 
-impl<'a> Burst<'a> {
+impl<'a, const MAX: usize> Burst<'a, MAX> {
     fn new() -> Self {
         let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let empty = TxPacket { to: nobody, bytes: &[], stamp: None };
-        Burst { packets: [empty; BURST_MAX], indices: [0; BURST_MAX], count: 0 }
+        Burst { packets: [empty; MAX], indices: [0; MAX], count: 0 }
     }
 
     fn push(&mut self, index: usize, packet: TxPacket<'a>) {

@@ -4,11 +4,10 @@
 //! Invariant: replies come in the order of the requests, one for each, until the session has ended.
 
 use crate::client::{
-    CallError, ClientEvent, ClientOptions, ClientRuntime, Reply, SessionHandle, SessionOptions,
+    CallError, ClientEvent, ClientOptions, ClientRuntime, Patience, Reply, SessionHandle, SessionOptions,
 };
 use crate::probes::{CallLabel, ProbeOptions};
-use scotfree_core::{KeyHash, Nanos, SeqNum, SessionId};
-use scotfree_io::now_monotonic;
+use scotfree_core::{KeyHash, SeqNum, SessionId};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_session::{ClosedReason, Mode, Request, RequestKind, SubmitError};
 use scotfree_wire::ClusterKey;
@@ -150,12 +149,12 @@ impl Session {
 
     /// The next reply, in the order of the requests; waits for it at most `timeout`.
     pub fn next_reply(&mut self, timeout: Duration) -> Result<Reply<'_>, SessionError> {
-        let deadline = deadline(timeout);
+        let mut patience = Patience::of(timeout);
         while !self.runtime.has_completion() {
             if let Some(reason) = self.ended() {
                 return Err(SessionError::Ended(reason));
             }
-            if !self.runtime.advance(deadline)? {
+            if !self.runtime.advance(&mut patience)? {
                 return Err(SessionError::TimedOut);
             }
         }
@@ -181,14 +180,14 @@ impl Session {
     /// are dropped.
     pub fn end_session(mut self) -> Result<(), SessionError> {
         self.runtime.end_session(self.handle);
-        let deadline = deadline(self.patience);
+        let mut patience = Patience::of(self.patience);
         loop {
             match self.ended() {
                 Some(ClosedReason::Finished) => return Ok(()),
                 Some(reason) => return Err(SessionError::Ended(reason)),
                 None => while self.runtime.next_completion().is_some() {},
             }
-            if !self.runtime.advance(deadline)? {
+            if !self.runtime.advance(&mut patience)? {
                 return Err(SessionError::TimedOut);
             }
         }
@@ -211,7 +210,7 @@ impl Session {
             key_hash,
             payload,
         };
-        let deadline = deadline(self.patience);
+        let mut patience = Patience::of(self.patience);
         loop {
             match self.runtime.submit(self.handle, request, CallLabel::of_kind(kind)) {
                 Ok(seq) => {
@@ -225,7 +224,7 @@ impl Session {
                 }
                 Err(SubmitError::NotOpen | SubmitError::WindowFull) => {}
             }
-            if !self.runtime.advance(deadline)? {
+            if !self.runtime.advance(&mut patience)? {
                 return Err(SessionError::TimedOut);
             }
         }
@@ -264,8 +263,4 @@ impl<T: scotfree_io::Transport> ClientRuntime<T> {
 /// The hash by which a request names its key, as the sidecars compute it for database 0.
 pub fn key_hash(key: &[u8]) -> KeyHash {
     KeyHash::of(0, key)
-}
-
-fn deadline(timeout: Duration) -> Nanos {
-    now_monotonic().plus(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -7,7 +7,7 @@
 use crate::notes::Notes;
 use scotfree_cache::WholeRead;
 use scotfree_core::{BootEpoch, Epoch, KeyHash, SeqNum, ServerIndex};
-use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head, cache_session};
+use scotfree_xdp::types::{cache_bucket, cache_cell, cache_head, cache_session, cache_tags};
 use scotfree_xdp::{Kernel, KernelError, Memory, SESSIONS_MAX};
 use std::mem::offset_of;
 use std::sync::atomic::{fence, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -105,6 +105,7 @@ pub(crate) struct Table {
     head: Words,
     buckets: Words,
     cells: Words,
+    tags: Words,
     sessions: Words,
     pub(crate) notes: Notes,
     /// Which of the cells that might hold a key gives way next.
@@ -120,6 +121,7 @@ impl Table {
             head: open("cache_heads", 1, size_of::<cache_head>())?,
             buckets: open("cache_buckets", BUCKETS, size_of::<cache_bucket>())?,
             cells: open("cache_cells", CELLS, size_of::<cache_cell>())?,
+            tags: open("cache_tags", CELLS / WAYS, size_of::<cache_tags>())?,
             sessions: open("cache_sessions", SESSIONS_MAX, size_of::<cache_session>())?,
             notes: Notes::open(kernel)?,
             turn: 0,
@@ -246,6 +248,10 @@ impl Table {
         half(offset_of!(cache_cell, value_bytes)).store(value.len() as u32, Ordering::Relaxed);
         self.cells.write(cell + offset_of!(cache_cell, key), key);
         self.cells.write(cell + offset_of!(cache_cell, value), value);
+        // Programs look here first.
+        self.tags
+            .half(cell / size_of::<cache_cell>() * size_of::<u32>())
+            .store(tag(named.key_hash), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         written.store(before + 2, Ordering::SeqCst);
         true
@@ -308,6 +314,11 @@ impl Table {
             each(&Named { server: self.server(cell), key_hash: self.key_hash(cell), key }, hits);
         }
     }
+}
+
+/// What of a key's hash stands among the tags.
+fn tag(key_hash: KeyHash) -> u32 {
+    (key_hash.0 >> 32) as u32
 }
 
 fn doubt(words: &Words, at: usize) {

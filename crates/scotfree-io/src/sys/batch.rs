@@ -2,6 +2,8 @@
 //!
 //! Invariant: the raw pointers inside the headers are written anew before each call from borrows that
 //! live through it, and are never followed afterwards.
+//!
+//! A header costs as much to write whether or not a message comes for it: a call asks for twice as many as came last.
 
 use super::address::RawAddress;
 use super::control::{stamp_request, CONTROL_BYTES_MAX, STAMP_REQUEST_BYTES};
@@ -9,12 +11,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
+/// How many messages are asked for where few came last.
+const ASKED_MIN: usize = 4;
+
 /// Headers for receiving up to a fixed number of messages per call.
 pub struct RxBatch {
     headers: Box<[libc::mmsghdr]>,
     iovecs: Box<[libc::iovec]>,
     addresses: Box<[RawAddress]>,
     controls: Box<[[u8; CONTROL_BYTES_MAX]]>,
+    /// How many messages the next call asks for.
+    asked: usize,
 }
 
 // SAFETY: the raw pointers in the headers are dead between calls (see the module's invariant).
@@ -51,10 +58,11 @@ impl RxBatch {
             iovecs: (0..burst_max).map(|_| EMPTY_IOVEC).collect(),
             addresses: vec![RawAddress::default(); burst_max].into(),
             controls: vec![[0; CONTROL_BYTES_MAX]; burst_max].into(),
+            asked: ASKED_MIN,
         }
     }
 
-    /// Receives up to `count_max` messages without blocking; how many came.
+    /// Receives up to `count_max` messages without blocking; how many came. More may wait, however few these are.
     pub fn receive(
         &mut self,
         fd: RawFd,
@@ -62,7 +70,8 @@ impl RxBatch {
         count_max: usize,
         room: &mut RxRoom<'_>,
     ) -> io::Result<usize> {
-        let count = self.prepare(count_max, room);
+        let count = self.asked.min(count_max).min(self.headers.len());
+        self.prepare(count, room);
         // SAFETY: `prepare` has just pointed the first `count` headers at memory that `self` and `room`
         // own and keep borrowed until this call returns.
         let received = unsafe {
@@ -78,6 +87,7 @@ impl RxBatch {
         for (header, address) in self.headers.iter().zip(self.addresses.iter_mut()).take(received) {
             address.set_length(header.msg_hdr.msg_namelen);
         }
+        self.asked = (2 * received).max(ASKED_MIN);
         Ok(received)
     }
 
@@ -93,9 +103,8 @@ impl RxBatch {
         }
     }
 
-    fn prepare(&mut self, count_max: usize, room: &mut RxRoom<'_>) -> usize {
+    fn prepare(&mut self, count: usize, room: &mut RxRoom<'_>) {
         assert!(room.headroom <= room.stride, "a message's headroom fits its stride");
-        let count = count_max.min(self.headers.len());
         assert!(room.storage.len() >= count * room.stride, "the storage holds every message of the burst");
         for index in 0..count {
             let place = &mut room.storage[index * room.stride + room.headroom..(index + 1) * room.stride];
@@ -110,7 +119,6 @@ impl RxBatch {
             header.msg_controllen = CONTROL_BYTES_MAX;
             header.msg_flags = 0;
         }
-        count
     }
 }
 

@@ -10,6 +10,26 @@ use scotfree_session::{ClosedReason, Request, SubmitError};
 use std::io;
 use std::time::Duration;
 
+/// How long a caller waits, from when it first has to: what is there at once is not timed.
+pub(crate) struct Patience {
+    timeout: Duration,
+    until: Option<Nanos>,
+}
+
+impl Patience {
+    pub(crate) fn of(timeout: Duration) -> Patience {
+        Patience { timeout, until: None }
+    }
+
+    /// What is left of it; none at its end.
+    fn left(&mut self) -> Option<Duration> {
+        let now = now_monotonic();
+        let timeout = Nanos(u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX));
+        let left = self.until.get_or_insert_with(|| now.plus(timeout)).since(now);
+        (left != Nanos(0)).then(|| Duration::from_nanos(left.0))
+    }
+}
+
 impl<T: Transport> ClientRuntime<T> {
     /// Submits a request and waits for its reply, at most `timeout`. Events of other requests wait
     /// until they are taken.
@@ -20,13 +40,13 @@ impl<T: Transport> ClientRuntime<T> {
         label: CallLabel,
         timeout: Duration,
     ) -> Result<Reply<'_>, CallError> {
-        let deadline = now_monotonic().plus(Nanos(timeout.as_nanos() as u64));
-        let seq = self.submit_patiently(session, request, label, deadline)?;
+        let mut patience = Patience::of(timeout);
+        let seq = self.submit_patiently(session, request, label, &mut patience)?;
         let index = loop {
             if let Some(index) = self.find_end(session, seq) {
                 break index;
             }
-            if !self.advance(deadline)? {
+            if !self.advance(&mut patience)? {
                 return Err(CallError::TimedOut(Some(seq)));
             }
         };
@@ -42,14 +62,14 @@ impl<T: Transport> ClientRuntime<T> {
 
     /// Waits until the session is open, at most `timeout`.
     pub fn wait_open(&mut self, session: SessionHandle, timeout: Duration) -> Result<(), CallError> {
-        let deadline = now_monotonic().plus(Nanos(timeout.as_nanos() as u64));
+        let mut patience = Patience::of(timeout);
         loop {
             match self.slot(session) {
                 Some(slot) if slot.client.is_open() => return Ok(()),
                 Some(slot) if !slot.client.is_closed() => {}
                 Some(_) | None => return Err(CallError::Closed(self.close_reason(session))),
             }
-            if !self.advance(deadline)? {
+            if !self.advance(&mut patience)? {
                 return Err(CallError::TimedOut(None));
             }
         }
@@ -60,7 +80,7 @@ impl<T: Transport> ClientRuntime<T> {
         session: SessionHandle,
         request: Request<'_>,
         label: CallLabel,
-        deadline: Nanos,
+        patience: &mut Patience,
     ) -> Result<SeqNum, CallError> {
         loop {
             match self.submit(session, request, label) {
@@ -69,24 +89,21 @@ impl<T: Transport> ClientRuntime<T> {
                 Err(SubmitError::Closed) => return Err(CallError::Closed(self.close_reason(session))),
                 Err(SubmitError::NotOpen | SubmitError::WindowFull) => {}
             }
-            if !self.advance(deadline)? {
+            if !self.advance(patience)? {
                 return Err(CallError::TimedOut(None));
             }
         }
     }
 
-    /// One turn, and if it brought nothing, a wait and another; false when the deadline has passed.
-    pub(crate) fn advance(&mut self, deadline: Nanos) -> io::Result<bool> {
+    /// One turn, and if it brought nothing, a wait and another; false when the patience is at its end.
+    pub(crate) fn advance(&mut self, patience: &mut Patience) -> io::Result<bool> {
         let events = self.events.len();
         self.turn()?;
         if self.events.len() != events {
             return Ok(true);
         }
-        let left = deadline.since(now_monotonic());
-        if left == Nanos(0) {
-            return Ok(false);
-        }
-        self.wait(Some(Duration::from_nanos(left.0)))?;
+        let Some(left) = patience.left() else { return Ok(false) };
+        self.wait(Some(left))?;
         self.turn()?;
         Ok(true)
     }
