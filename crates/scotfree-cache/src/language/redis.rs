@@ -93,10 +93,9 @@ impl Redis {
     /// reads is appended to `form`. Other spellings of the same arguments are other reads.
     pub fn whole_read<'p>(self, payload: &'p [u8], form: &mut Vec<u8>) -> Option<WholeRead<'p>> {
         let command = command(payload)?;
-        let of = ReadCommand::named(command.name())?;
         // How many there have to be the server says.
-        let [_, key, ..] = command.first();
-        let key = key?;
+        let [Some(name), Some(key), ..] = command.first else { return None };
+        let of = ReadCommand::named(name)?;
         let is_alone = command.count == 2;
         if of.takes_keys && !is_alone {
             return None;
@@ -185,7 +184,7 @@ impl Language for Redis {
     /// A SET without options. What it is followed by is not known: then it keeps a life of its own.
     fn overwrite(&self, payload: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
         let Some(command) = command(payload).filter(|command| command.count == 3) else { return false };
-        let [Some(name), Some(of), Some(set)] = command.first() else { return false };
+        let [Some(name), Some(of), Some(set)] = command.first else { return false };
         if !name.eq_ignore_ascii_case(b"SET") {
             return false;
         }
@@ -199,9 +198,11 @@ impl Language for Redis {
     }
 
     fn names(&self, payload: &[u8]) -> Names {
-        let Some(command) = command(payload) else { return Names::Some };
-        let is_one_of = |names: &[&[u8]]| names.iter().any(|name| command.name().eq_ignore_ascii_case(name));
-        let one = is_one_of(&OF_ONE_KEY) || (command.count == 2 && is_one_of(&OF_EACH_ARGUMENT));
+        let Some(Command { count, first: [Some(command), ..], .. }) = command(payload) else {
+            return Names::Some;
+        };
+        let is_one_of = |names: &[&[u8]]| names.iter().any(|name| command.eq_ignore_ascii_case(name));
+        let one = is_one_of(&OF_ONE_KEY) || (count == 2 && is_one_of(&OF_EACH_ARGUMENT));
         if one {
             Names::All
         } else {
@@ -233,7 +234,9 @@ impl Language for Redis {
 struct Command<'p> {
     /// How many arguments it has, its name among them.
     count: usize,
-    /// They, as they were written.
+    /// Its first ones.
+    first: [Option<&'p [u8]>; 3],
+    /// They all, as they were written.
     written: &'p [u8],
 }
 
@@ -245,15 +248,6 @@ impl<'p> Command<'p> {
             rest = after;
             Some(argument)
         })
-    }
-
-    fn name(&self) -> &'p [u8] {
-        self.arguments().next().unwrap_or(b"")
-    }
-
-    fn first(&self) -> [Option<&'p [u8]>; 3] {
-        let mut arguments = self.arguments();
-        std::array::from_fn(|_| arguments.next())
     }
 
     fn behind_key(&self) -> impl Iterator<Item = &'p [u8]> + use<'p> {
@@ -275,8 +269,15 @@ fn command(payload: &[u8]) -> Option<Command<'_>> {
     if !(1..=ARGUMENTS_MAX).contains(&count) {
         return None;
     }
-    let rest = (0..count).try_fold(written, |rest, _| argument(rest).map(|(_, after)| after))?;
-    rest.is_empty().then_some(Command { count, written })
+    let mut first = [None; 3];
+    let rest = (0..count).try_fold(written, |rest, at| {
+        let (argument, after) = argument(rest)?;
+        if let Some(place) = first.get_mut(at) {
+            *place = Some(argument);
+        }
+        Some(after)
+    })?;
+    rest.is_empty().then_some(Command { count, first, written })
 }
 
 /// The first argument, and what follows it.

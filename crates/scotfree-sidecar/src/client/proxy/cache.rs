@@ -23,7 +23,7 @@ use scotfree_resp::front::PassedBy;
 use scotfree_rpc::metrics::{DurationHistogram, MetricKind, MetricsText};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
-pub(super) use words::{question, said, touched, Words};
+pub(super) use words::{question, said, touched, Offered, Words};
 
 /// How long a write through a tunnel whose client is gone is taken to be under way: the Redis may have received it.
 const ORPHAN_WAIT: Nanos = Nanos::from_secs(60);
@@ -320,16 +320,11 @@ impl ReadCache {
         if let Some(others) = &mut self.others {
             others.databases.insert(key.database);
         }
-        let read = self.read(place, key, Some(order(place)));
+        // What is not asked about is not awaited either: the rules count it and note nothing.
+        let may_be_kept = self.is_answering && !self.doubts.take(key.hash);
+        let read = self.read(place, key, may_be_kept.then(|| order(place)));
         self.rules.on_read_passed(self.now, &read, first);
-        if !self.is_answering || !self.rules.awaits(read.name) {
-            return false;
-        }
-        let is_doubtful = self.doubts.take(key.hash);
-        if is_doubtful {
-            self.give_up(place.0);
-        }
-        !is_doubtful
+        may_be_kept && self.rules.awaits(read.name)
     }
 
     /// It is asked at this place; none if it could not be.

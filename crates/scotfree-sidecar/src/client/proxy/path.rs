@@ -4,7 +4,7 @@
 //! in another thread, and the log goes on.
 
 use super::asked::Questions;
-use super::cache::{question, said, touched, ReadCache, Words};
+use super::cache::{question, said, touched, Offered, ReadCache, Words};
 use super::log::{LogName, ProxyLog};
 use super::starting::Starting;
 use super::tracking::{Link, Told};
@@ -212,35 +212,40 @@ impl ProxyPath {
         fronts.take_waiting().for_each(|waiting| cache.known.know_waiting(waiting));
     }
 
-    /// Whether a request's answer is known; then it is the cache's response.
-    fn is_known(&mut self, kind: RequestKind, payload: &[u8]) -> bool {
-        let Some(cache) = &mut self.cache else { return false };
+    /// What a request reads, if the cache may answer that.
+    fn offered<'p>(&mut self, kind: RequestKind, payload: &'p [u8]) -> Option<Offered<'p>> {
+        let cache = self.cache.as_mut()?;
+        let read = cache.words.read(kind, payload, cache.fields_expire);
+        if read.is_none() && kind == RequestKind::Read {
+            cache.known.on_unoffered();
+        }
+        read
+    }
+
+    /// Whether the answer to the read that was looked at last is known; then it is the cache's response.
+    fn is_known(&mut self, read: &Offered<'_>) -> bool {
         let early = matches!(&self.server, Server::There(service) if service.word_of_early() == Some(true));
-        let Some((_, key)) = cache.words.read(kind, payload, cache.fields_expire) else {
-            if kind == RequestKind::Read {
-                cache.known.on_unoffered();
-            }
-            return false;
-        };
+        let Some(cache) = &mut self.cache else { return false };
         if let Some(link) = &mut cache.link {
             let now = now_monotonic();
             link.want(now);
             cache.known.know_time(now);
         }
-        let Some(value) = cache.known.look(key) else { return false };
+        let Some(value) = cache.known.look(cache.words.key(read)) else { return false };
         cache.response.clear();
         let flags = ResponseFlags::NONE.with_if(early, ResponseFlags::EARLY_ALLOWED);
         write_response(&mut cache.response, flags, value);
         true
     }
 
-    /// A request goes to the server from this place.
-    fn pass(&mut self, kind: RequestKind, payload: &[u8], place: SeqNum) {
+    /// A request goes to the server from this place; if the cache may answer it, it was the last that was looked at.
+    fn pass(&mut self, kind: RequestKind, payload: &[u8], offered: Option<&Offered<'_>>, place: SeqNum) {
         let first = self.queue.first();
         let Some(cache) = &mut self.cache else { return };
-        if let Some((read, key)) = cache.words.read(kind, payload, cache.fields_expire) {
+        if let Some(offered) = offered {
+            let key = cache.words.key(offered);
             if cache.known.passed(place, key, first) {
-                let payload = question(&read);
+                let payload = question(&offered.read);
                 let (session, access) = (cache.session, Access::None);
                 let question =
                     Submission { session, kind: RequestKind::Read, early: false, access, payload: &payload };
@@ -600,14 +605,15 @@ impl Upstream for ProxyPath {
         let state = head.map_or(State::Untouched, |head| self.state_of(head, request.payload));
         let Request { kind, mode, payload, .. } = request;
         let submission = Submission { session, kind, early: mode == Mode::Early, access, payload };
-        let is_known = self.is_known(kind, payload);
+        let offered = self.offered(kind, payload);
+        let is_known = offered.as_ref().is_some_and(|read| self.is_known(read));
         let seq = self.queue.submit(&submission).map_err(|error| match error {
             Unsubmitted::NoSession => SubmitError::Closed,
             Unsubmitted::WindowFull => SubmitError::WindowFull,
         })?;
         match &self.cache {
             Some(cache) if is_known => self.queue.answer(seq, &cache.response),
-            Some(_) => self.pass(kind, payload, seq),
+            Some(_) => self.pass(kind, payload, offered.as_ref(), seq),
             None => {}
         }
         self.names.note_state(session, state, seq);

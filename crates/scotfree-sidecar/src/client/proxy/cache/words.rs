@@ -32,23 +32,34 @@ pub(in super::super) struct Words {
     value: Vec<u8>,
 }
 
+/// A read that may be answered here, and its key's hash.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Offered<'p> {
+    pub read: WholeRead<'p>,
+    hash: KeyHash,
+}
+
 impl Words {
     /// What this request reads, if it is a read that may be answered here: not of a user of its own (P8), for then its
     /// flags say so; and, where `fields_expire`, nothing that tells of a hash (P9).
-    pub fn read<'a, 'p: 'a>(
-        &'a mut self,
+    pub fn read<'p>(
+        &mut self,
         kind: RequestKind,
         payload: &'p [u8],
         fields_expire: bool,
-    ) -> Option<(WholeRead<'p>, Key<'a>)> {
+    ) -> Option<Offered<'p>> {
         if kind != RequestKind::Read || payload.len() > READ_BYTES_MAX {
             return None;
         }
         self.key.clear();
         let read = Redis.whole_read(payload, &mut self.key)?;
         let may_be_kept = !(fields_expire && read.command.tells_of_hashes);
-        let hash = key_hash(read.database, Some(read.key));
-        may_be_kept.then_some((read, Key { database: read.database, hash, bytes: &self.key }))
+        may_be_kept.then(|| Offered { read, hash: key_hash(read.database, Some(read.key)) })
+    }
+
+    /// What tells the read that was looked at last from all others.
+    pub fn key(&self, of: &Offered<'_>) -> Key<'_> {
+        Key { database: of.read.database, hash: of.hash, bytes: &self.key }
     }
 
     /// What a key's GETs are answered from this write on, if it is a plain SET.
@@ -240,7 +251,7 @@ mod tests {
         let resp3 = RequestFlags::RESP3;
         let mut read = |payload: &[u8], fields_expire| {
             let found = words.read(RequestKind::Read, payload, fields_expire);
-            found.map(|(_, key)| (key.hash, key.bytes.to_vec()))
+            found.map(|offered| words.key(&offered)).map(|key| (key.hash, key.bytes.to_vec()))
         };
         let of_key = key_hash(0, Some(b"k"));
         let get = read(&payload(none, &["GET k"]), true);
@@ -294,8 +305,8 @@ mod tests {
         let mut request = payload(RequestFlags::NONE, &["HGET k f"]);
         request[4] = 3;
         let mut words = Words::default();
-        let (read, _) = words.read(RequestKind::Read, &request, false).expect("it may be kept");
-        let asked = question(&read);
+        let offered = words.read(RequestKind::Read, &request, false).expect("it may be kept");
+        let asked = question(&offered.read);
         assert_eq!(RequestHead::parse(&asked).map(|head| head.db), Ok(3));
         assert!(asked.ends_with(b"*2\r\n$4\r\nPTTL\r\n$1\r\nk\r\n"));
     }
