@@ -1,8 +1,9 @@
 """An index of documents in a folder: built, changed, searched.
 
-The folder has `passages.sqlite` (texts, and what changed since the last snapshot) and one `codes-N.scot` (what is
-searched; see crates/scotfree-retrieval). A search takes the codes' estimates, and embeds again the few passages
-whose bound says that they may be among the nearest.
+The folder has `passages.sqlite` (texts, and what changed since the last snapshot), one `codes-N.scot` (what is
+searched; see crates/scotfree-retrieval) and, where rows are kept, one `exact-N.scot`. A search takes the codes'
+estimates, and reads the rows of the few passages whose bound says that they may be among the nearest; where there
+is no row the passage is embedded again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import math
+import random
 import re
 import shlex
 import sqlite3
@@ -21,13 +23,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from scotfree import _native
-from scotfree.rag import axes, clustering
+from scotfree.rag import axes, calibration, clustering
 from scotfree.rag.cache import Cache
+from scotfree.rag.calibration import Bound
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
 from scotfree.rag.generate.model import Written
@@ -41,7 +44,7 @@ from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode
 
-# Standard errors that an estimate's bound is away: recall beside how much is embedded again.
+# Standard errors that an estimate's bound is away where it was never measured how many are needed.
 DEVIATIONS: Final = 1.1
 # Of embeddings that searches made: some thousand.
 CACHE_BYTES: Final = 4 << 20
@@ -68,10 +71,19 @@ _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
 # In the passages' file: name and digest.
 _EMBEDDER: Final = "embedder"
+# What an index keeps of each passage; where nothing is said, it was made before there was a choice.
+_KEEPS: Final = "keeps"
+# What share of the nearest searches are to find, and the bound that does.
+_RECALL: Final = "recall"
+_BOUND: Final = "bound"
+# An index that has grown so much is measured again: a bound is wrong more often among more.
+_GROWN: Final = 2
 _SNAPSHOT: Final = "codes-{}.scot"
 _SNAPSHOT_NAME: Final = re.compile(rb"codes-\d+\.scot")
 
 
+# What is kept of each passage: a code, or a code and a row of exact values.
+Keep = Literal["codes", "rows"]
 # A passage's number and its similarity.
 Scored = tuple[int, float]
 
@@ -105,6 +117,9 @@ class _Seen:
     # Which exact values lie beside the snapshot, as the index says, and those.
     said: bytes | None
     stored: Stored
+    # Whether each passage is to have a row, and how careful searches have to be, if that was measured.
+    keeps_rows: bool
+    bound: Bound | None
 
     @property
     def changes(self) -> int:
@@ -165,12 +180,23 @@ class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
     def __init__(
-        self, folder: Path, embedder: Embedder, *, bits: float = BITS, cache_bytes: int = CACHE_BYTES
+        self,
+        folder: Path,
+        embedder: Embedder,
+        *,
+        bits: float = BITS,
+        cache_bytes: int = CACHE_BYTES,
+        keep: Keep | None = None,
+        recall: float | None = None,
     ) -> None:
         """Opens it, or begins an empty one, whose codes have `bits` a dimension (up to 6), if not each of them.
 
-        Of what searches embed again, `cache_bytes` are kept. A `RagError` says what is wrong with the folder.
+        A new one keeps `"codes"` alone, unless something else is said: searches embed again what may be near, and
+        of that keep `cache_bytes`. One that keeps `"rows"` has exact values of each passage beside the codes, so
+        that searches embed nothing; then they find the share `recall` of the nearest, .99 unless it is said, which
+        counts from the next `compact` on. A `RagError` says what is wrong with the folder.
         """
+        self._recall = None if recall is None else calibration.checked(recall)
         folder = Path(folder)
         if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
             raise RagError(f"open the index {folder}: it is no folder", "name another")
@@ -187,16 +213,24 @@ class Index:
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
         self._change_lock = threading.RLock()
-        self._check_model()
+        self._check_model(keep or "codes")
+        self._check_kept(keep)
         self._version = self._passages.version()
         self._seen = self._read(None)
 
     @classmethod
     def build(
-        cls, folder: Path, documents: Iterable[Document], embedder: Embedder, *, bits: float = BITS
+        cls,
+        folder: Path,
+        documents: Iterable[Document],
+        embedder: Embedder,
+        *,
+        bits: float = BITS,
+        keep: Keep | None = None,
+        recall: float | None = None,
     ) -> Index:
         """An index of these documents; what of them is in the folder already is not embedded again."""
-        index = cls(folder, embedder, bits=bits)
+        index = cls(folder, embedder, bits=bits, keep=keep, recall=recall)
         index.update(documents)
         index.compact()
         return index
@@ -262,10 +296,29 @@ class Index:
             # What another process has changed, and its snapshot: to merge into an older one would lose passages.
             self._seen = self._read(self._seen)
             changes_max = max(_PENDING_MAX * len(self), changes_min - 1)
-            if not is_forced and self._seen.changes <= changes_max:
-                return False
-            self._write(self._seen, self._seen.bare)
-        return True
+            is_due = is_forced or self._seen.changes > changes_max
+            if is_due:
+                self._write(self._seen, self._seen.bare)
+                self._seen = self._read(self._seen)
+            self._keep_bound()
+        return is_due
+
+    @property
+    def bound(self) -> Bound | None:
+        """How careful its searches are, and what they were measured to find; none before the first snapshot."""
+        return self._seen.bound
+
+    def measured(self, questions: int = calibration.QUESTIONS) -> tuple[float, int] | None:
+        """The share of the nearest passages that searches find, and of how many questions drawn from the texts.
+
+        None where passages have no rows: what is nearest is not known without embedding all.
+        """
+        seen = self._seen
+        if not seen.keeps_rows or seen.snapshot is None or seen.stored.exact is None:
+            return None
+        asked, near = self._sample(seen.stored.exact.numbers, seen.stored.exact.similarities, questions)
+        found = calibration.found(seen.snapshot, asked, near, self._deviations(seen), self._rows_of(seen))
+        return found, len(near)
 
     @property
     def embedder(self) -> Embedder:
@@ -351,7 +404,7 @@ class Index:
         where: Where | None = None,
         with_words: bool = False,
         probes: int | None = None,
-        deviations: float = DEVIATIONS,
+        deviations: float | None = None,
         vector: Vectors | None = None,
     ) -> Answer:
         """The passages nearest to a question, of which `vector` is the embedding, where it is known (length one).
@@ -359,13 +412,14 @@ class Index:
         Of documents whose metadata have the values of `where` (or one of several), or of which it says true if it
         is a function of name and metadata. `with_words`: also those that have the question's words, both orders
         fused by reciprocal ranks. `probes` clusters are looked through, all unless it is said; `deviations`
-        standard errors are an estimate's bound.
+        standard errors are an estimate's bound, as many as find what the index is to find unless it is said.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
         outside = set() if where is None else self._passages.outside(where)
-        asked = _Asked(count, probes, deviations, outside, question if with_words else "")
+        careful = self._deviations(self._seen) if deviations is None else _careful(deviations)
+        asked = _Asked(count, probes, careful, outside, question if with_words else "")
         if vector is None:
             with answer.stage("embed query"):
                 vector = embed(self._embedder, [question])[0]
@@ -427,9 +481,10 @@ class Index:
 
     def _regenerate(self, answer: Answer, search: _native.Search, vector: Vectors, count: int) -> None:
         """Exact values of those that may be among the nearest, until no other may."""
-        most = max(_ASKED, count - len(search.found()))
+        asked = calibration.BATCH if self._seen.keeps_rows else _ASKED
+        most = max(asked, count - len(search.found()))
         while self._ask(answer, search, vector, most):
-            most = _ASKED
+            most = asked
 
     def _ask(self, answer: Answer, search: _native.Search, vector: Vectors, most: int) -> bool:
         """Whether some may be among the nearest, of which as many are given their exact values."""
@@ -440,12 +495,18 @@ class Index:
         return bool(wanted)
 
     def _exact(self, answer: Answer, numbers: Sequence[int], vector: Vectors) -> list[Scored]:
-        """The similarities of passages, kept or embedded again; what another removed meanwhile is nowhere."""
+        """The similarities of passages, kept or embedded again; of those that another removed meanwhile some."""
         with answer.stage("load"):
-            texts = {number: found.text for number, found in self._passages.texts(numbers).items()}
-        vectors = self._vectors(answer, texts)
+            known, kept = self._seen.stored.products(numbers, vector)
+            answer.loaded += len(known)
+            others = [number for number in numbers if number not in known] if len(known) < len(numbers) else []
+            texts = (
+                {number: found.text for number, found in self._passages.texts(others).items()} if others else {}
+            )
+        vectors = self._vectors(answer, texts) if texts else {}
         with answer.stage("rerank"):
-            return [(number, float(found @ vector)) for number, found in vectors.items()]
+            made = [(number, float(found @ vector)) for number, found in vectors.items()]
+            return [*zip(known, kept, strict=True), *made]
 
     def _vectors(self, answer: Answer, texts: Mapping[int, str]) -> dict[int, Vectors]:
         """The embeddings of passages with these texts."""
@@ -550,15 +611,20 @@ class Index:
             return
         name = _SNAPSHOT.format(1 + (_serial(seen.name.decode()) if seen.name else 0))
         path, passages = self.folder / name, lent(np.array([*seen.numbers, *again], np.uint32))
+        more: dict[str, bytes] = {}
         if seen.snapshot is not None:
             added = seen.pending if vectors is None else np.concatenate([seen.pending, vectors])
             _native.merge_snapshot(path, seen.snapshot, seen.gone, lent(added), passages, bare=bare)
         else:
-            self._write_first(path, passages, seen.pending)
-        self._passages.settle(name, seen.numbers, seen.gone, _carried(self.folder, path, seen, bare))
+            count = self._write_first(path, passages, seen.pending)
+            if seen.keeps_rows:
+                seen = replace(seen, stored=Stored(Placement.of(disk=range(count))))
+                more[_BOUND] = self._first_bound(path, seen).written()
+        self._passages.settle(name, seen.numbers, seen.gone, _carried(self.folder, path, seen, bare) | more)
         self._sweep()
 
-    def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
+    def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> int:
+        """Writes the first snapshot; returns how many clusters it has."""
         count = max(1, min(round(math.sqrt(len(passages))), len(passages) // _CLUSTER_MIN))
         centres = clustering.centroids(vectors, count, _SEED)
         places = clustering.nearest(vectors, centres)
@@ -574,6 +640,66 @@ class Index:
             passages,
             model=self._embedder.digest,
         )
+        return count
+
+    # ---- how careful a search is
+
+    def _bound(self) -> Bound | None:
+        said = self._passages.setting(_BOUND)
+        return Bound.read(said) if said else None
+
+    @staticmethod
+    def _deviations(seen: _Seen) -> float:
+        return seen.bound.deviations if seen.bound else DEVIATIONS
+
+    def _target(self) -> float:
+        return self._recall or float(self._passages.setting(_RECALL) or calibration.RECALL)
+
+    def _first_bound(self, path: Path, seen: _Seen) -> Bound:
+        """Of a first snapshot, all of whose embeddings are at hand."""
+        places = {number: place for place, number in enumerate(seen.numbers)}
+
+        def exact(numbers: Sequence[int]) -> Vectors:
+            return seen.pending[[places[number] for number in numbers]]
+
+        questions, near = self._sample(seen.numbers, lambda question: seen.pending @ question)
+        return calibration.calibrated(_native.Snapshot(path), questions, near, self._target(), exact)
+
+    def _keep_bound(self) -> None:
+        """Measures the bound again where another share is to be found, or among many more passages."""
+        seen, target = self._seen, self._target()
+        if not seen.keeps_rows or seen.snapshot is None or seen.stored.exact is None:
+            return
+        measured = seen.bound.passages if seen.bound and seen.bound.target == target else 0
+        if len(seen.stored.exact.numbers) < _GROWN * measured:
+            return
+        questions, near = self._sample(seen.stored.exact.numbers, seen.stored.exact.similarities)
+        bound = calibration.calibrated(seen.snapshot, questions, near, target, self._rows_of(seen))
+        self._passages.make_known(_RECALL, str(target).encode())
+        self._passages.make_known(_BOUND, bound.written())
+        self._seen = self._read(seen)
+
+    def _sample(
+        self,
+        numbers: Sequence[int] | calibration.Numbers,
+        similarities: Callable[[Vectors], Vectors],
+        count: int = calibration.QUESTIONS,
+    ) -> tuple[Vectors, list[dict[int, float]]]:
+        """Questions out of so many passages' texts, and what is nearest to each of them."""
+        chance = random.Random(_SEED)
+        drawn = sorted(chance.sample(list(map(int, numbers)), min(count, len(numbers))))
+        texts = self._passages.texts(drawn)
+        asked = [calibration.sentence(texts[number].text, chance) for number in drawn if number in texts]
+        questions = np.array(list(self._embedded(asked)), np.float32).reshape(-1, self._embedder.dimensions)
+        return questions, [calibration.nearest(numbers, similarities(question)) for question in questions]
+
+    @staticmethod
+    def _rows_of(seen: _Seen) -> calibration.Exact:
+        def exact(numbers: Sequence[int]) -> Vectors:
+            kept = seen.stored.vectors(numbers)
+            return np.array([kept[number] for number in numbers], np.float32)
+
+        return exact
 
     def _sweep(self) -> None:
         """Removes what was current before, and what never was; whoever has one open keeps it."""
@@ -584,10 +710,29 @@ class Index:
                 if path.name not in current:
                     path.unlink(missing_ok=True)
 
-    def _check_model(self) -> None:
+    def _check_kept(self, said: Keep | None) -> None:
+        """Refuses what an index that is there does not keep."""
+        kept = "rows" if self._keeps_rows() else "codes"
+        if said not in (None, kept):
+            raise RagError(
+                f"open the index {self.folder} as one that keeps {said}: it keeps {kept}",
+                "leave that out, or make another index; `scot rag plan --apply` changes what is kept of clusters",
+            )
+        if self._recall is not None and kept == "codes":
+            raise RagError(
+                f"hold a recall of {self._recall} in the index {self.folder}: it keeps codes alone",
+                "make one that keeps rows; how careful a search of this one is its `deviations` say",
+            )
+
+    def _keeps_rows(self) -> bool:
+        return self._passages.setting(_KEEPS) == b"rows"
+
+    def _check_model(self, keeps: Keep) -> None:
         known = self._passages.setting(_EMBEDDER)
         if known is None:
             said = {"name": self._embedder.name, "digest": self._embedder.digest.hex()}
+            self._passages.make_known(_KEEPS, keeps.encode())
+            self._passages.make_known(_RECALL, str(self._recall or calibration.RECALL).encode())
             self._passages.make_known(_EMBEDDER, json.dumps(said).encode())
             return
         was = json.loads(known)
@@ -601,7 +746,7 @@ class Index:
         name, said = self._settings()
         if before and (before.name, before.said) == (name, said):
             # Neither file is ever changed; to open a snapshot is to read it once.
-            return replace(before, numbers=numbers, pending=pending, gone=gone)
+            return replace(before, numbers=numbers, pending=pending, gone=gone, bound=self._bound())
         if name and not _SNAPSHOT_NAME.fullmatch(name):
             raise RagError(
                 f"open the index {self.folder}: what it says of its codes is damaged",
@@ -621,7 +766,7 @@ class Index:
             raise RagError(f"open the index: {error}", "remove the folder and index again") from None
         if kept.is_lost and self._settings() != (name, said):
             return self._read(before)
-        return _Seen(snapshot, name, numbers, pending, gone, said, kept)
+        return _Seen(snapshot, name, numbers, pending, gone, said, kept, self._keeps_rows(), self._bound())
 
     def _settings(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
@@ -726,6 +871,12 @@ def _carried(folder: Path, snapshot: Path, seen: _Seen, bare: frozenset[int]) ->
 
 def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
+
+
+def _careful(deviations: float) -> float:
+    if not math.isfinite(deviations) or deviations < 0:
+        raise RagError(f"search with a bound of {deviations} standard errors", "say a number from 0 on")
+    return deviations
 
 
 def _several(names: Iterable[str]) -> list[str]:

@@ -37,6 +37,8 @@ _HEADER: Final = struct.Struct("<8sIIII16sI")
 _CHECK: Final = struct.Struct("<I")
 _BODY: Final = 64
 _LARGEST: Final = 127
+# Rows that are looked at together where all are.
+_MANY: Final = 16_384
 # What a snapshot's header takes: its counts, the model's digest and the checksum of all that follows.
 _SNAPSHOT_HEADER: Final = 128
 
@@ -137,6 +139,20 @@ class Exact:
         """Of passages those that it has, with their vectors."""
         known, rows = self.rows(numbers)
         return dict(zip(known, restored(rows), strict=True))
+
+    def products(self, numbers: Sequence[int], vector: Vectors) -> tuple[list[int], list[float]]:
+        """Of passages those that it has, and their inner products with a vector."""
+        known, rows = self.rows(numbers)
+        found: list[float] = ((rows["values"].astype(np.float32) @ vector) * rows["scale"]).tolist()
+        return known, found
+
+    def similarities(self, vector: Vectors) -> Vectors:
+        """The inner product of every row with a vector, in the order of `numbers`, read some at a time."""
+        found = np.empty(len(self.numbers), np.float32)
+        for at in range(0, len(found), _MANY):
+            rows = self._read(at, min(_MANY, len(found) - at))
+            found[at : at + len(rows)] = (rows["values"].astype(np.float32) @ vector) * rows["scale"]
+        return found
 
     def has(self, numbers: Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Of each passage whether it has a row."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from scotfree.rag.calibration import sentence
 from scotfree.rag.embed.embedder import embed
 from scotfree.rag.index import Index, bare_probes
 from scotfree.rag.lending import lent
@@ -18,9 +18,6 @@ from scotfree.rag.trouble import RagError
 DRAWN: Final = 64
 QUESTIONS_MAX: Final = 500
 _SEED: Final = 1
-# A sentence of fewer words asks nothing; more of it is no question.
-_WORDS_MIN: Final = 4
-_WORDS_MAX: Final = 24
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def drawn(index: Index, count: int = DRAWN) -> list[str]:
     passages = [passage for cluster in index.clusters() for passage in cluster]
     numbers = sorted(chance.sample(passages, min(count, len(passages))))
     texts = index.passages.texts(numbers)
-    found = [_sentence(text.text, chance) for _, text in sorted(texts.items())]
+    found = [sentence(text.text, chance) for _, text in sorted(texts.items())]
     chance.shuffle(found)
     return found
 
@@ -80,9 +77,3 @@ def _asked(index: Index, question: str, count: int, bare: set[int]) -> Asked:
     tokens = min(index.embedder.count_tokens(question), index.embedder.tokens_max)
     embedded_s = answer.stages_ns.get("regenerate", 0) / 1e9
     return Asked(question, tokens, answer.rounds, embedded_s, [some for some in coded if some], frozenset(near))
-
-
-def _sentence(text: str, chance: random.Random) -> str:
-    sentences = [sentence.split() for sentence in re.split(r"(?<=[.!?])\s+|\n{2,}", text)]
-    long = [words for words in sentences if len(words) >= _WORDS_MIN]
-    return " ".join((chance.choice(long) if long else text.split())[:_WORDS_MAX])

@@ -71,6 +71,10 @@ class Stored:
         """Of passages those that are kept."""
         return self.exact.vectors(numbers) if self.exact else {}
 
+    def products(self, numbers: Sequence[int], vector: Vectors) -> tuple[list[int], list[float]]:
+        """Of passages those that are kept, and their inner products with a vector."""
+        return self.exact.products(numbers, vector) if self.exact else ([], [])
+
     def has(self, numbers: Sequence[int]) -> set[int]:
         """Of passages those that are kept."""
         if self.exact is None:

@@ -1,0 +1,140 @@
+"""An index that keeps rows embeds nothing but questions, and finds the share of the nearest that it is to find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_rag_index import QUESTIONS, documents, flat
+
+from bench.words import Words
+from scotfree.rag import Document, Index, RagError, calibration
+from scotfree.rag.calibration import Bound
+from scotfree.rag.cli import main
+from scotfree.rag.embed.embedder import Vectors
+
+
+@pytest.fixture
+def embedder() -> Words:
+    return Words()
+
+
+@pytest.fixture
+def index(tmp_path: Path, embedder: Words) -> Iterator[Index]:
+    with Index.build(tmp_path / "index", documents(600), embedder, keep="rows") as built:
+        embedder.asked.clear()
+        yield built
+
+
+def recall(index: Index, texts: list[Document], deviations: float | None = None) -> float:
+    shares = []
+    for question in QUESTIONS:
+        near = set(flat(texts, question))
+        hits = index.search(question, 10, deviations=deviations).hits
+        shares.append(len(near & {hit.document for hit in hits}) / len(near))
+    return float(np.mean(shares))
+
+
+def test_a_search_embeds_its_question_alone(index: Index, embedder: Words) -> None:
+    for question in QUESTIONS:
+        answer = index.search(question)
+        assert (answer.regenerated, answer.cached) == (0, 0)
+        assert answer.loaded >= 10
+    assert embedder.asked == QUESTIONS
+
+
+def test_it_finds_the_share_that_was_asked_for_and_says_so(index: Index) -> None:
+    assert index.bound is not None and index.bound.is_held
+    assert (index.bound.target, index.bound.passages) == (0.99, 600)
+    measured = index.measured()
+    assert measured is not None and measured[1] == calibration.QUESTIONS and measured[0] >= 0.985
+    assert recall(index, documents(600)) >= 0.97
+
+
+def test_a_bound_that_is_too_narrow_is_found(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So many as are read at once are read in any case.
+    monkeypatch.setattr(calibration, "BATCH", 10)
+    assert recall(index, documents(600), deviations=0) < recall(index, documents(600), deviations=5.0) - 0.02
+    questions = np.array(Words().embed(QUESTIONS))
+    found = index.snapshot()
+    assert found is not None
+
+    def none_near_enough(numbers: Sequence[int]) -> Vectors:
+        return np.zeros((len(numbers), questions.shape[1]), np.float32)
+
+    near = [{10**6: 1.0} for _ in QUESTIONS]
+    bound = calibration.calibrated(found[1], questions, near, 0.9, none_near_enough)
+    assert not bound.is_held and bound.deviations == 5.0 and bound.recall == 0
+
+
+def test_another_share_is_measured_anew_and_stays(
+    tmp_path: Path, index: Index, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = index.bound
+    monkeypatch.setattr(calibration, "BATCH", 10)
+    with Index(tmp_path / "index", embedder, recall=0.99999) as other:
+        assert not other.compact() and other.bound != before
+        assert other.bound is not None and before is not None and other.bound.deviations > before.deviations
+    with Index(tmp_path / "index", embedder) as again:
+        assert again.bound is not None and again.bound.target == 0.99999
+        again.compact(is_forced=True)
+        assert again.bound.target == 0.99999
+
+
+def test_what_has_doubled_is_measured_again(index: Index) -> None:
+    more = [Document(f"more{place}", f"{found.text} more{place}") for place, found in enumerate(documents(600))]
+    index.update(more[:50])
+    index.compact(is_forced=True)
+    assert index.bound is not None and index.bound.passages == 600
+    assert index.update(more).embedded == 550
+    index.compact(is_forced=True)
+    assert index.bound.passages == 1200
+    # What is added has rows, too.
+    assert index.search(more[599].text).hits[0].document == "more599"
+    assert all(index.search(question).regenerated == 0 for question in QUESTIONS)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, 7.0, math.nan, math.inf])
+def test_a_share_that_no_search_finds_is_refused(tmp_path: Path, embedder: Words, share: float) -> None:
+    with pytest.raises(RagError, match=r"above 0 and below 1"):
+        Index(tmp_path / "other", embedder, keep="rows", recall=share)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("deviations", [math.nan, math.inf, -1.0])
+def test_a_bound_that_is_no_number_is_refused(index: Index, deviations: float) -> None:
+    with pytest.raises(RagError, match="say a number from 0 on"):
+        index.search("word1", deviations=deviations)
+
+
+def test_what_an_index_does_not_keep_is_refused(tmp_path: Path, index: Index, embedder: Words) -> None:
+    with pytest.raises(RagError, match="it keeps rows"):
+        Index(index.folder, embedder, keep="codes")
+    with Index.build(tmp_path / "codes", documents(40), embedder) as codes:
+        assert codes.bound is None and codes.measured() is None
+    with pytest.raises(RagError, match="it keeps codes alone"):
+        Index(tmp_path / "codes", embedder, recall=0.9)
+    with pytest.raises(RagError, match="it keeps codes"):
+        Index(tmp_path / "codes", embedder, keep="rows")
+
+
+def test_a_bound_is_read_as_it_was_written() -> None:
+    bound = Bound(0.9, 0.93, 1.2, 7)
+    assert Bound.read(bound.written()) == bound and bound.is_held
+
+
+def test_few_passages_are_found_and_none_is_no_fault(tmp_path: Path, embedder: Words) -> None:
+    with Index.build(tmp_path / "few", documents(3), embedder, keep="rows") as few:
+        assert len(few.search(QUESTIONS[0]).hits) == 3 and few.bound is not None and few.bound.is_held
+    with Index.build(tmp_path / "none", [], embedder, keep="rows") as none:
+        assert none.search(QUESTIONS[0]).hits == [] and none.bound is None
+
+
+def test_the_command_refuses_a_share_for_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("strings")
+    words = ["index", str(tmp_path / "a.txt"), "--index", str(tmp_path / "index"), "--recall", "0.9"]
+    assert main(words) == 2
+    assert "it keeps codes alone" in capsys.readouterr().err
