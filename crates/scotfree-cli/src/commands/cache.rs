@@ -14,6 +14,7 @@ use scotfree_io::now_realtime;
 use scotfree_rpc::metrics::REQUEST_BYTES_MAX;
 use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
 use scotfree_wire::questions::target;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -160,10 +161,34 @@ fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
             "{}",
             serde_json::to_string_pretty(&counts).expect("names and numbers are JSON")
         ));
-    } else {
+        return Ok(());
+    }
+    for (proxy, counts) in by_proxy(&counts) {
+        if let Some(proxy) = proxy {
+            out::line(format_args!("proxy {}:", proxy.escape_default()));
+        }
         out::line(format_args!("{}", in_words(&counts).trim_end()));
     }
     Ok(())
+}
+
+/// What each cache of a process has counted: of several proxies each bears its name, which is taken out of the names.
+fn by_proxy(counts: &Counts) -> BTreeMap<Option<&str>, Counts> {
+    let mut found: BTreeMap<Option<&str>, Counts> = BTreeMap::new();
+    for (name, count) in counts {
+        let (proxy, name) =
+            without_proxy(name).map_or((None, name.clone()), |(proxy, name)| (Some(proxy), name));
+        found.entry(proxy).or_default().insert(name, *count);
+    }
+    found
+}
+
+/// The proxy that the labels of a name say, and the name without it.
+fn without_proxy(name: &str) -> Option<(&str, String)> {
+    let (before, rest) = name.split_once("proxy=\"")?;
+    let (proxy, after) = rest.split_once('"')?;
+    let name = format!("{before}{}", after.strip_prefix(',').unwrap_or(after));
+    Some((proxy, name.replace(",}", "}").replace("{}", "")))
 }
 
 /// Where the device publishes what it counts, or, where the configuration has none, the proxy.
@@ -264,6 +289,23 @@ mod tests {
         for wrong in ["", "0 0 6 12 - persisted", "0 0 6b 12 -"] {
             assert_eq!(Listed::read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn of_several_proxies_each_has_counts_of_its_own() {
+        let counts = [
+            ("hits_total{proxy=\"carts\"}", 3),
+            ("misses_total{proxy=\"carts\",reason=\"absent\"}", 1),
+            ("hits_total{proxy=\"sess\"}", 5),
+            ("misses_total{reason=\"absent\",proxy=\"sess\"}", 0),
+        ];
+        let counts: Counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        let found = by_proxy(&counts);
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [Some("carts"), Some("sess")]);
+        assert!(in_words(&found[&Some("carts")]).starts_with("answered: 3 of 4 reads"), "{found:?}");
+        assert!(in_words(&found[&Some("sess")]).starts_with("answered: 5 of 5 reads"), "{found:?}");
+        let alone: Counts = [("hits_total".to_owned(), 2)].into_iter().collect();
+        assert_eq!(by_proxy(&alone), BTreeMap::from([(None, alone.clone())]));
     }
 
     #[test]

@@ -711,8 +711,9 @@ fn of_server(error: SidecarError) -> ProxyError {
              copy of one that has, so what only the log holds may be older than what is there; nothing was changed"
         )),
         SidecarError::Server { redis, reason: StopReason::Owned } => ProxyError::Stranger(format!(
-            "another log stood before the Redis server at {redis}, or still does, and may hold acknowledged updates that \
-             the server does not have; nothing was changed"
+            "another log stood before the Redis server at {redis}, or still does (one proxy stands before a Redis: who \
+             accepts the server ends the other), and may hold acknowledged updates that the server does not have; nothing \
+             was changed"
         )),
         other => other.into(),
     }

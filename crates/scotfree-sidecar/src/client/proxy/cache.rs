@@ -582,14 +582,15 @@ impl ReadCache {
         if left > 0 {
             let _ = writeln!(
                 text,
-                "its last reply was not kept: it has a time to live, or there is no such key, or it is too large; so {left} \
-                 more reads of it pass before it is asked again, unless it is written"
+                "its last reply was not kept: it has a time to live, or there is no such key, or it is too large, or no \
+                 string (`ls` names replies of other commands); so {left} more reads of it pass before it is asked again, \
+                 unless it is written"
             );
         }
-        if self.is_answering && !self.is_told() {
+        if self.is_answering && !self.is_told() && left == 0 {
             text.push_str(
-                "a read of it goes to the Redis now: nobody has read of late, so what others write was not asked for; the \
-                 reads behind it are answered\n",
+                "nobody has read of late, so what others write was not asked for: one read goes to the Redis first, those \
+                 behind it are answered if it is kept\n",
             );
         }
         if !self.is_answering {
