@@ -499,10 +499,9 @@ class Index:
         with answer.stage("load"):
             known, kept = self._seen.stored.products(numbers, vector)
             answer.loaded += len(known)
-            others = [number for number in numbers if number not in known] if len(known) < len(numbers) else []
-            texts = (
-                {number: found.text for number, found in self._passages.texts(others).items()} if others else {}
-            )
+            has_row = set(known)
+            others = [number for number in numbers if number not in has_row]
+            texts = {number: found.text for number, found in self._passages.texts(others).items()}
         vectors = self._vectors(answer, texts) if texts else {}
         with answer.stage("rerank"):
             made = [(number, float(found @ vector)) for number, found in vectors.items()]

@@ -143,15 +143,14 @@ class Exact:
     def products(self, numbers: Sequence[int], vector: Vectors) -> tuple[list[int], list[float]]:
         """Of passages those that it has, and their inner products with a vector."""
         known, rows = self.rows(numbers)
-        found: list[float] = ((rows["values"].astype(np.float32) @ vector) * rows["scale"]).tolist()
-        return known, found
+        return known, _products(rows, vector).tolist()
 
     def similarities(self, vector: Vectors) -> Vectors:
         """The inner product of every row with a vector, in the order of `numbers`, read some at a time."""
         found = np.empty(len(self.numbers), np.float32)
         for at in range(0, len(found), _MANY):
             rows = self._read(at, min(_MANY, len(found) - at))
-            found[at : at + len(rows)] = (rows["values"].astype(np.float32) @ vector) * rows["scale"]
+            found[at : at + len(rows)] = _products(rows, vector)
         return found
 
     def has(self, numbers: Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -220,6 +219,11 @@ class Exact:
             f"read exact values: {self.path}: {reason}",
             "remove that file: what it held is embedded again, until `scot rag plan --apply` writes another",
         )
+
+
+def _products(rows: Rows, vector: Vectors) -> Vectors:
+    found: Vectors = (rows["values"].astype(np.float32) @ vector) * rows["scale"]
+    return found
 
 
 def _row(dimensions: int) -> np.dtype[Any]:
