@@ -35,7 +35,7 @@ from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Where, passes
+from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Wanted, Where, passes, read
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
@@ -252,7 +252,7 @@ class Index:
 
     def documents(self, where: Where | None = None) -> list[str]:
         """The names of its documents; only of those that `where` says, as in `search`."""
-        return sorted(self._passages.names({} if where is None else where))
+        return sorted(self._passages.names(read({} if where is None else where)))
 
     def texts(self, names: Iterable[str]) -> list[Text]:
         """The passages of documents, in the order of the names and of where they begin; of unknown names none."""
@@ -409,15 +409,17 @@ class Index:
     ) -> Answer:
         """The passages nearest to a question, of which `vector` is the embedding, where it is known (length one).
 
-        Of documents whose metadata have the values of `where` (or one of several), or of which it says true if it
-        is a function of name and metadata. `with_words`: also those that have the question's words, both orders
-        fused by reciprocal ranks. `probes` clusters are looked through, all unless it is said; `deviations`
-        standard errors are an estimate's bound, as many as find what the index is to find unless it is said.
+        Of documents whose metadata are as `where` says, as `{"kind": "note", "year": {"$gte": 2020}}` (see
+        `filters`), or of which it says true if it is a function of name and metadata. `with_words`: also those
+        that have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked
+        through, all unless it is said; `deviations` standard errors are an estimate's bound, as many as find what
+        the index is to find unless it is said.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
-        outside = set() if where is None else self._passages.outside(where)
+        wanted = read({} if where is None else where)
+        outside = self._passages.outside(wanted)
         careful = self._deviations(self._seen) if deviations is None else _careful(deviations)
         asked = _Asked(count, probes, careful, outside, question if with_words else "")
         if vector is None:
@@ -426,7 +428,7 @@ class Index:
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
-            answer.hits = self._hits(answer, vector, asked, {} if where is None else where)
+            answer.hits = self._hits(answer, vector, asked, wanted)
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
@@ -442,14 +444,14 @@ class Index:
         rows = [vectors[hit.number] for hit in hits]
         return np.array(rows, np.float32).reshape(-1, self._embedder.dimensions)
 
-    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked, where: Where) -> list[Hit]:
+    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked, wanted: Wanted) -> list[Hit]:
         while True:
             found = self._find(answer, vector, asked)
             if asked.words:
                 found = self._fused(answer, vector, asked, found)
             with answer.stage("load"):
                 texts = self._passages.texts([number for number, _ in found])
-            inside = {number for number, text in texts.items() if passes(where, text.document, text.metadata)}
+            inside = {number for number, text in texts.items() if passes(wanted, text.document, text.metadata)}
             outside = {number for number, _ in found} - inside
             if not outside:
                 return [_hit(texts[number], similarity) for number, similarity in found]

@@ -22,8 +22,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from scotfree.rag import filters
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.filters import EVERYTHING, Term
 from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
 from scotfree.rag.trouble import RagError
@@ -65,19 +67,19 @@ create table if not exists setting (name text primary key, value blob not null);
 _AMONG: Final = "passage.id in (select value from json_each(?))"
 # By a document's name.
 _RUNS: Final = "select passages from document where name = ?"
-# Of a document's metadata: a key has one of several values.
-_HAS: Final = (
-    "exists (select 1 from json_each(metadata) as one"
-    " where one.key = ? and one.atom in (select value from json_each(?)))"
-)
-# What a filter can ask for.
-_VALUES: Final = (str, int, float)
+# Documents by their numbers, which are one value, as JSON.
+_CHOSEN: Final = "document.id in (select value from json_each(:chosen))"
+# Documents in whose metadata there is a zero letter, at which SQLite cuts texts.
+_CUT: Final = r"metadata like '%\u0000%'"
 # What SQLite writes of a row of a numbered text beside the text: the header's length, its columns' kinds.
 _ROW_BYTES: Final = 4
 
 
-# Of documents: a value, or one of several, for each key of their metadata; or a function of name and metadata.
-Where = Mapping[str, Any] | Callable[[str, dict[str, Any]], bool]
+# Of documents: what their metadata are to be (see `filters`); or a function of name and metadata.
+Function = Callable[[str, dict[str, Any]], bool]
+Where = Mapping[str, Any] | Function
+# The same, read.
+Wanted = Term | Function
 
 
 @dataclass(frozen=True)
@@ -351,16 +353,16 @@ class Passages:
         )
         return [row[0] for row in rows]
 
-    def names(self, where: Where) -> list[str]:
-        """Documents whose metadata are as `where` says."""
-        condition, values = self._condition(where)
+    def names(self, wanted: Wanted) -> list[str]:
+        """Documents whose metadata are as is wanted."""
+        condition, values = self._condition(wanted)
         return [row[0] for row in self._reader.rows(f"select name from document where {condition}", values)]
 
-    def outside(self, where: Where) -> set[int]:
-        """Passages of documents whose metadata are not as `where` says."""
-        if where == {}:
+    def outside(self, wanted: Wanted) -> set[int]:
+        """Passages of documents whose metadata are not as is wanted."""
+        if wanted == EVERYTHING:
             return set()
-        condition, values = self._condition(where)
+        condition, values = self._condition(wanted)
         rows = self._reader.rows(
             "select passage.id from passage join document on document.id = document"
             f" where ({condition}) is not true",
@@ -368,16 +370,20 @@ class Passages:
         )
         return {row[0] for row in rows}
 
-    def _condition(self, where: Where) -> tuple[str, list[Any]]:
+    def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""
-        if callable(where):
-            rows = self._reader.each("select id, name, metadata from document where id > ? order by id")
-            chosen = [number for number, name, metadata in rows if where(name, self._parsed(metadata))]
-            return "document.id in (select value from json_each(?))", [json.dumps(chosen)]
-        if not isinstance(where, Mapping):
-            raise RagError(f"look only in documents with {where!r}", 'say keys and values: {"key": "value"}')
-        asked = [(key, _one_of(key, value)) for key, value in where.items()]
-        return " and ".join([_HAS] * len(asked)) or "true", [value for pair in asked for value in pair]
+        if callable(wanted) or not filters.is_for_sql(wanted):
+            return _CHOSEN, {"chosen": self._chosen("true", wanted)}
+        condition, values = filters.in_sql(wanted)
+        if not self._reader.rows(f"select 1 from document where {_CUT} limit 1"):
+            return condition, values
+        values["chosen"] = self._chosen(_CUT, wanted)
+        return f"case when {_CUT} then {_CHOSEN} else {condition} end", values
+
+    def _chosen(self, among: str, wanted: Wanted) -> str:
+        """Of some documents the numbers of those that pass, as JSON."""
+        rows = self._reader.each(f"select id, name, metadata from document where {among} and id > ? order by id")
+        return json.dumps([number for number, name, said in rows if passes(wanted, name, self._parsed(said))])
 
     def settle(
         self, snapshot: str, passages: Sequence[int], gone: Iterable[int], more: Mapping[str, bytes]
@@ -428,31 +434,16 @@ class Passages:
         return [Text(row[0], row[1], row[2], row[3], self._parsed(row[4])) for row in rows]
 
 
-def passes(where: Where, name: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether a document of that name and metadata is as `where` says."""
-    if callable(where):
-        return where(name, deepcopy(dict(metadata)))
-    return all(key in metadata and metadata[key] in _several(value) for key, value in where.items())
+def read(where: Where) -> Wanted:
+    """What is wanted of documents; a `RagError` says what of it is no filter."""
+    return where if callable(where) else filters.read(where)
 
 
-def _several(value: Any) -> list[Any]:
-    """Of a filter one value, or those of which it has one."""
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-
-
-def _one_of(key: Any, value: Any) -> str:
-    """Values of a filter as JSON; a `RagError` says that some could be no document's."""
-    several = _several(value)
-    try:
-        if not isinstance(key, str) or not all(isinstance(one, _VALUES) for one in several):
-            raise ValueError(f"{key!r}: {value!r}")
-        said = json.dumps(several, ensure_ascii=False, allow_nan=False)
-        (key + said).encode()
-    except ValueError as error:
-        raise RagError(
-            f"look only in documents with {error}", "say keys and values that are texts or numbers"
-        ) from None
-    return said
+def passes(wanted: Wanted, name: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether a document of that name and metadata is as is wanted."""
+    if callable(wanted):
+        return wanted(name, deepcopy(dict(metadata)))
+    return filters.passes(wanted, metadata)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
