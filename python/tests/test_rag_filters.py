@@ -177,7 +177,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield built
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=WHERE, several=st.lists(METADATA, min_size=1, max_size=6))
 def test_sqlite_and_python_say_the_same(drawn: Index, where: dict[str, Any], several: list[Any]) -> None:
     drawn.remove(drawn.documents())
@@ -199,3 +199,11 @@ def test_a_text_that_sqlite_cuts_is_found_whole(tmp_path: Path) -> None:
         assert index.documents({"k": {"$ne": "a"}}) == ["cut"]
         assert index.documents({"k": "a\0b"}) == ["cut"]
         assert {hit.document for hit in index.search("one", where={"k": {"$ne": "a"}}).hits} == {"cut"}
+
+
+def test_numbers_beyond_63_bits_are_told_apart(tmp_path: Path) -> None:
+    documents = [Document("less", "one", {"n": 2**63}), Document("more", "one", {"n": 2**63 + 1})]
+    with Index.build(tmp_path / "index", documents, Words()) as index:
+        assert index.documents({"n": 2**63}) == ["less"]
+        assert index.documents({"n": {"$gt": 2**63}}) == ["more"]
+        assert index.documents({"n": {"$gt": 2**63 - 1}}) == ["less", "more"]

@@ -118,6 +118,8 @@ def test_a_retriever_takes_filters_and_thresholds(store: ScotfreeVectorStore, pe
     found = store.as_retriever(search_kwargs=how).invoke(QUESTIONS[0])
     wanted = peer.similarity_search(QUESTIONS[0], 8, filter=lambda document: document.metadata["topic"] in (1, 3))
     assert found == wanted
+    how |= {"filter": {"topic": {"$gt": 0, "$ne": 2}, "$not": {"topic": {"$gte": 4}}}}
+    assert store.as_retriever(search_kwargs=how).invoke(QUESTIONS[0]) == wanted
     own = store.similarity_search(QUESTIONS[0], 8, where=lambda name, of: of["topic"] % 2 == 1, deviations=SAFE)
     assert own == wanted
     scored = store.similarity_search_with_relevance_scores("alpha1", 120, score_threshold=0.2)
@@ -126,6 +128,8 @@ def test_a_retriever_takes_filters_and_thresholds(store: ScotfreeVectorStore, pe
     assert min(score for _, score in everything) == 0.0
     with pytest.raises(RagError, match=r"no dictionary.*name values"):
         store.similarity_search("x", filter=lambda document: True)
+    with pytest.raises(RagError, match=r"'\$near': there is no such operator"):
+        store.similarity_search("x", filter={"topic": {"$near": 3}})
     with pytest.raises(TypeError, match="fliter"):
         store.similarity_search("x", fliter={"topic": 1})
 
