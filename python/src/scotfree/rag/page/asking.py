@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -39,7 +39,7 @@ class Question:
     text: str
     count: int
     with_words: bool
-    where: dict[str, str | int | float]
+    where: Mapping[str, Any]
     with_model: bool
 
 
@@ -93,18 +93,19 @@ def _where(given: Any) -> dict[str, str | int | float]:
 
 
 class Asker:
-    """An index, and perhaps a language model, that are asked one search at a time."""
+    """An index, and perhaps a language model, that are asked by several at once."""
 
     def __init__(self, index: Index, model: LanguageModel | None = None, letters_max: int = LETTERS_MAX) -> None:
         self._index, self._model, self._letters_max = index, model, letters_max
-        # A search takes all of the processor anyway; and none may run while the index is looked at anew.
-        self._searching = threading.Lock()
+        self._state = threading.Condition()
+        self._users = 0
         self._is_ended = False
 
     def close(self) -> None:
-        """Waits for a search that runs; no other begins."""
-        with self._searching:
+        """Waits for searches that run; no other begins."""
+        with self._state:
             self._is_ended = True
+            self._state.wait_for(lambda: not self._users)
 
     def about(self) -> dict[str, Any]:
         """What the page says of the index and the model, and what it lets choose from."""
@@ -118,46 +119,70 @@ class Asker:
                 "model": model,
             }
 
-    def ask(self, body: bytes) -> tuple[Iterator[bytes], HangUp]:
-        """The lines of an answer, and what ends them; what is wrong before the first of them is raised."""
-        question = read(body)
-        if question.with_model and not self._model:
-            raise Refused(HTTPStatus.BAD_REQUEST, "there is no language model; start with --llm or --gguf")
+    def status(self) -> dict[str, Any]:
+        """What programs are told of the index and the model."""
         with self._using() as index:
-            answer = index.search(
+            return {
+                "documents": len(index.documents()),
+                "passages": len(index),
+                "embedder": index.embedder.name,
+                "metadata": index.metadata(KEYS_MAX, VALUES_MAX),
+                "model": self._model.name if self._model else None,
+            }
+
+    def search(self, question: Question) -> Answer:
+        """What is found; a `RagError` says what is wrong with the index."""
+        with self._using() as index:
+            return index.search(
                 question.text, question.count, where=question.where, with_words=question.with_words
             )
+
+    def ask(self, question: Question) -> tuple[Iterator[tuple[str, Any]], HangUp]:
+        """The lines of an answer, and what ends them; what is wrong before the first of them is raised.
+
+        Of a line its kind and what it says: of `found` an `Answer`, of others what JSON can.
+        """
+        if question.with_model and not self._model:
+            raise Refused(HTTPStatus.BAD_REQUEST, "there is no language model; start with --llm or --gguf")
+        answer = self.search(question)
         hang_up = HangUp()
         return self._lines(question, answer, hang_up), hang_up
 
-    def _lines(self, question: Question, answer: Answer, hang_up: HangUp) -> Iterator[bytes]:
-        yield _line("found", asdict(answer))
+    def _lines(self, question: Question, answer: Answer, hang_up: HangUp) -> Iterator[tuple[str, Any]]:
+        yield "found", answer
         if question.with_model and self._model and answer.hits:
             pieces = write_answer(
                 self._model, question.text, answer, letters_max=self._letters_max, hang_up=hang_up
             )
             try:
                 for piece in pieces:
-                    yield _line("text", piece)
+                    yield "text", piece
             except RagError as error:
-                yield _line("error", str(error))
+                yield "error", str(error)
                 return
-        yield _line("done", {"stages_ns": answer.stages_ns, "written": answer.written and asdict(answer.written)})
+        yield "done", {"stages_ns": answer.stages_ns, "written": answer.written and asdict(answer.written)}
 
     @contextmanager
     def _using(self) -> Iterator[Index]:
-        """The index as it is now, used by nobody else; what is wrong with it is a `RagError`."""
-        with self._searching:
+        """The index as it is now; what is wrong with it is a `RagError`."""
+        with self._state:
             if self._is_ended:
                 raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the server is being ended")
-            try:
-                self._index.refresh()
-                yield self._index
-            except Exception as error:
-                if refused := trouble.told(error):
-                    raise refused from None
-                raise
+            self._users += 1
+        try:
+            self._index.refresh()
+            yield self._index
+        except Exception as error:
+            if refused := trouble.told(error):
+                raise refused from None
+            raise
+        finally:
+            with self._state:
+                self._users -= 1
+                self._state.notify_all()
 
 
-def _line(kind: str, value: Any) -> bytes:
-    return json.dumps({kind: value}).encode() + b"\n"
+def lines(said: Iterator[tuple[str, Any]], found: Callable[[Answer], dict[str, Any]]) -> Iterator[bytes]:
+    """An answer's lines as JSON, with what was found as it is to be said."""
+    for kind, value in said:
+        yield json.dumps({kind: found(value) if isinstance(value, Answer) else value}).encode() + b"\n"
