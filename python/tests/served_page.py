@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scotfree.loopback import Address, Limits, Server
 from scotfree.rag import Index, LanguageModel
-from scotfree.rag.page.asking import Asker
+from scotfree.rag.asking import Asker
 from scotfree.rag.page.site import site
 from scotfree.turns import Turns
 

@@ -16,6 +16,7 @@ COMMANDS = Commands(
         "ask": "find the passages nearest to a question, and let a language model answer from them",
         "plan": "choose what to keep of embeddings, within memory, storage and latency",
         "serve": "search in a browser or from programs, and see which passages, which stages, how long",
+        "mcp": "let an assistant search and read your documents, by the Model Context Protocol",
         "eval": "measure recall, judged quality, time and memory on a collection in BEIR's layout",
     },
 )

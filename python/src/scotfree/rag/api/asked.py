@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scotfree.loopback import Refused
 from scotfree.rag import filters
-from scotfree.rag.page.asking import Question
+from scotfree.rag.asking import Question
 from scotfree.rag.trouble import RagError
 
 QUESTION_LETTERS_MAX: Final = 2_000

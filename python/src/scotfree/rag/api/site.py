@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any, Final
 
-from scotfree.loopback import Question, Response, Site
+from scotfree.loopback import Question, Refused, Response, Site
 from scotfree.rag.api import asked, openapi
+from scotfree.rag.asking import Asker, lines
 from scotfree.rag.index import Answer, Hit
-from scotfree.rag.page.asking import Asker, lines
+from scotfree.rag.passages import Text
 from scotfree.turns import Turns
 
 # Searches at once, which share all processors; those that wait, each so long at most.
@@ -40,7 +42,7 @@ def site(asker: Asker, answering: Turns, searching: Turns | None = None) -> Site
 def found(answer: Answer) -> dict[str, Any]:
     """What a search found, and what it took."""
     return {
-        "hits": [_hit(hit) for hit in answer.hits],
+        "hits": hits(answer),
         "stages_ns": dict(answer.stages_ns),
         "estimated": answer.estimated,
         "cached": answer.cached,
@@ -49,18 +51,33 @@ def found(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "document": hit.document,
-        "location": {"letter": hit.start},
-        "text": hit.text,
-        "similarity": hit.similarity,
-        # What a library keeps for itself tells nobody anything.
-        "metadata": {key: value for key, value in hit.metadata.items() if not key.startswith("_")},
-    }
+def hits(answer: Answer) -> list[dict[str, Any]]:
+    """The passages that were found, the best first."""
+    return [
+        {
+            "document": hit.document,
+            "location": location(hit),
+            "text": hit.text,
+            "similarity": hit.similarity,
+            "metadata": told_of(hit),
+        }
+        for hit in answer.hits
+    ]
+
+
+def location(passage: Hit | Text) -> dict[str, Any]:
+    """Where in its document a passage begins."""
+    return {"letter": passage.start}
+
+
+def told_of(passage: Hit | Text) -> dict[str, Any]:
+    """What is known of its document; what a library keeps for itself tells nobody anything."""
+    return {key: value for key, value in passage.metadata.items() if not key.startswith("_")}
 
 
 def _answered(asker: Asker, body: bytes) -> Response:
+    if not asker.has_model:
+        raise Refused(HTTPStatus.BAD_REQUEST, "there is no language model; start with --llm or --gguf")
     said, hang_up = asker.ask(asked.read(body, with_model=True))
     return Response(LINES, lines(said, found), hang_up=hang_up)
 

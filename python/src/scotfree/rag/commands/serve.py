@@ -9,8 +9,8 @@ from typing import Final
 from scotfree.loopback import HOST, Address, Server, is_loopback
 from scotfree.numbers import whole
 from scotfree.rag.address import key_of
+from scotfree.rag.asking import Asker
 from scotfree.rag.commands import modelling, opening
-from scotfree.rag.page.asking import Asker
 from scotfree.rag.page.site import site
 from scotfree.rag.trouble import RagError
 

@@ -11,7 +11,8 @@ from typing import Final
 from scotfree.loopback import ASKED_MAX, Question, Response, Site
 from scotfree.rag.api import site as api
 from scotfree.rag.api.site import LINES
-from scotfree.rag.page.asking import Asker, lines, read
+from scotfree.rag.asking import Asker, lines
+from scotfree.rag.page.asking import read
 from scotfree.turns import Turns
 
 _HTML: Final = "text/html; charset=utf-8"
@@ -37,7 +38,7 @@ def site(asker: Asker, searching: Turns | None = None) -> Site:
 
 
 def _answered(asker: Asker, body: bytes) -> Response:
-    said, hang_up = asker.ask(read(body))
+    said, hang_up = asker.ask(read(body, asker.has_model))
     return Response(LINES, lines(said, asdict), hang_up=hang_up)
 
 
