@@ -69,7 +69,7 @@ def test_it_is_asked_by_the_protocols_own_client(folder: Path) -> None:
     asyncio.run(all_of_it())
 
 
-async def tools(client: Client, _: Path) -> None:
+async def tools(client: Client, folder: Path) -> None:
     found = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert found.keys() == {"search", "read_document"}
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in found.values())
@@ -77,7 +77,7 @@ async def tools(client: Client, _: Path) -> None:
     assert "$gte" in found["search"].input_schema["properties"]["where"]["description"]
 
 
-async def search(client: Client, _: Path) -> None:
+async def search(client: Client, folder: Path) -> None:
     _, found = await call(client, "search", question="four strings", count=2)
     assert [hit["document"] for hit in found["hits"]] == ["violin", "player"]
     assert found["hits"][0]["location"] == {"letter": 0} and found["hits"][0]["similarity"] > 0
@@ -87,7 +87,7 @@ async def search(client: Client, _: Path) -> None:
     assert [hit["document"] for hit in found["hits"]] == ["player"]
 
 
-async def read(client: Client, _: Path) -> None:
+async def read(client: Client, folder: Path) -> None:
     _, found = await call(client, "read_document", name="violin")
     assert found == {
         "document": "violin",
@@ -97,7 +97,7 @@ async def read(client: Client, _: Path) -> None:
     }
 
 
-async def read_part_by_part(client: Client, _: Path) -> None:
+async def read_part_by_part(client: Client, folder: Path) -> None:
     whole, letter, calls = "", 0, 0
     while letter is not None:
         _, found = await call(client, "read_document", name="long", letter=letter)
@@ -116,7 +116,7 @@ async def see_changes(client: Client, folder: Path) -> None:
     assert (await call(client, "read_document", name="drum"))[0]
 
 
-async def refuse(client: Client, _: Path) -> None:
+async def refuse(client: Client, folder: Path) -> None:
     """By errors that the model reads."""
     for tool, given, why in (
         ("read_document", {"name": "nobody"}, "there is no such document; name one as `search` does"),
