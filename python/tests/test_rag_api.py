@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import select
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -297,17 +299,22 @@ class Waiting(Words):
         return super().embed(texts)
 
 
-def test_some_wait_for_their_turn_and_the_others_are_told_when_to_come_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits, patient = threading.Semaphore(0), Turns._wait
+class Free(threading.Semaphore):
+    """Turns that say when somebody waits for one, and has a place to wait at."""
 
-    def wait(turns: Turns) -> None:
-        waits.release()
-        patient(turns)
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.waits = threading.Semaphore(0)
 
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        if blocking:
+            self.waits.release()
+        return super().acquire(blocking, timeout)
+
+
+def test_some_wait_for_their_turn_and_the_others_are_told_when_to_come_again(tmp_path: Path) -> None:
     embedder, turns = Waiting(), Turns(at_once=1, waiting_max=1, patience_s=30)
-    monkeypatch.setattr(Turns, "_wait", wait)
+    turns._free = free = Free(1)
     with (
         Index.build(tmp_path / "index", DOCUMENTS, embedder) as index,
         serving(index, searching=turns) as server,
@@ -316,10 +323,7 @@ def test_some_wait_for_their_turn_and_the_others_are_told_when_to_come_again(
         first = pool.submit(search, server.server_port, question="wait")
         assert embedder.has_begun.acquire(timeout=30)
         second = pool.submit(search, server.server_port)
-        assert waits.acquire(timeout=30)
-        # Whoever waits has its place before the next one is asked.
-        while turns._places.acquire(blocking=False):
-            turns._places.release()
+        assert free.waits.acquire(timeout=30)
         for path, body in ((openapi.SEARCH, {"question": "x"}), (openapi.STATUS, None)):
             status, why, headers = sent(server.server_port, path, body)
             assert (status, headers["Retry-After"]) == (503, "1") and b"questions are being answered" in why
@@ -492,3 +496,23 @@ def test_an_index_that_is_damaged_is_told(tmp_path: Path) -> None:
         index._passages._changes.execute("drop table words")
         status, body, _ = sent(server.server_port, openapi.SEARCH, {"question": "x", "words": True})
         assert status == 503 and "no such table: words" in json.loads(body)["error"]
+
+
+def test_what_the_docs_say_can_be_typed(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/rag.md").read_text()
+    typed = re.findall(r"^curl .*$", page, re.MULTILINE)
+    assert len(typed) == 4
+    Index.build(tmp_path / "index", [Document("a.txt", "violin", {"suffix": ".txt"})], Words()).close()
+    environment = os.environ | {"SCOTFREE_API_TOKEN": TOKEN}
+    for has_token in (False, True):
+        with started(tmp_path / "index", **({"SCOTFREE_API_TOKEN": TOKEN} if has_token else {})) as (_, port):
+            for line in (line for line in typed if ("Bearer" in line) == has_token):
+                here = re.sub(r"http://[^:]+:8322/", f"http://{HOST}:{port}/", line)
+                ended = subprocess.run(
+                    ["bash", "-c", f"{here} --silent --fail"], env=environment, capture_output=True, check=True
+                )
+                said = json.loads(ended.stdout)
+                if "/search" in line:
+                    assert documents(said) == ["a.txt"]
+                else:
+                    assert said["documents"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ from scotfree.rag.index import Answer, Hit
 from scotfree.rag.passages import Text
 from scotfree.turns import Turns
 
-# Searches at once, which share all processors; those that wait, each so long at most.
-SEARCHES_MAX: Final = 4
+# Searches at once: each takes a processor, or all of them for a while. Those that wait, each so long at most.
+SEARCHES_MAX: Final = min(8, len(os.sched_getaffinity(0)))
 WAITING_MAX: Final = 64
 PATIENCE_S: Final = 10.0
 _JSON: Final = "application/json"
