@@ -221,6 +221,20 @@ def test_errors_are_json(server: Server) -> None:
         assert answer.status == 501 and "error" in json.loads(answer.read())
 
 
+def test_a_fault_of_its_own_is_told(
+    server: Server, index: Index, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("secret")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "search", fail)
+        status, body, _ = sent(server.server_port, openapi.SEARCH, {"question": "x"})
+    assert status == 500 and b"secret" not in body
+    assert documents(search(server.server_port))
+    assert "ValueError: secret" in capsys.readouterr().err
+
+
 # ---- a language model
 
 

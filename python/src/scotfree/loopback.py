@@ -169,6 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self._timed = Timed(self.connection)
+        # Whether an answer is on its way.
+        self._has_begun = False
         self.rfile = io.BufferedReader(self._timed)
 
     def handle_one_request(self) -> None:
@@ -213,6 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error), again))
         except UserError as error:
             self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
+        except Exception:
+            if not self._has_begun:
+                why = "a fault of the server's own, of which it says more where it was started"
+                self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, why))
+            raise
 
     def _check_host(self) -> None:
         # Elsewhere it is the token that no other site knows.
@@ -270,6 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._timed.part()
 
     def _send(self, response: Response) -> None:
+        self._has_begun = True
         self.send_response(response.status)
         self.send_header("Content-Type", response.kind)
         if isinstance(response.parts, list):

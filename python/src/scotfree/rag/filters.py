@@ -36,8 +36,8 @@ _OPERATORS: Final = ("$eq", "$ne", *_ORDERS, "$in", "$nin", "$exists", "$not")
 _ADVICE: Final = 'say keys and values that are texts or numbers: {"key": "value"}, {"key": {"$gt": 3}}'
 # A value of a document, or one of its list, in SQL: of a key, and what must be true of it, twice.
 _HAS: Final = (
-    "exists (select 1 from json_each(metadata) as one where one.key = {key} and ({of_one} or exists"
-    " (select 1 from json_each(case one.type when 'array' then one.value else '[]' end) as each where {of_each})))"
+    "exists (select 1 from json_each(metadata) as one where one.key = {key} and case one.type when 'array'"
+    " then exists (select 1 from json_each(one.value) as each where {of_each}) else {of_one} end)"
 )
 _KINDS: Final = {True: "('text')", False: "('integer', 'real', 'true', 'false')"}
 

@@ -28,9 +28,10 @@ _ERRORS: Final = {
     415: "What was posted is not said to be JSON.",
     421: "The request names another host than this one.",
     431: "The head of the request is too large.",
+    500: "A fault of the server's own.",
     503: "Too many ask, and the answer says in Retry-After when to come again; or the index cannot be read.",
 }
-_ANY_ERRORS: Final = (401, 421, 431, 503)
+_ANY_ERRORS: Final = (401, 421, 431, 500, 503)
 
 
 def document() -> dict[str, Any]:

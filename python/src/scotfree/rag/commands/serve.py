@@ -19,8 +19,8 @@ EXAMPLES = """\
   scot rag serve                                     the index that `scot rag index` made
   scot rag serve --index docs.index --port 0         another one, on any port that is free
   scot rag serve --llm http://127.0.0.1:8080/v1 --model NAME
-  curl http://127.0.0.1:8322/api/v1/search --json '{"question": "how do I rotate logs?"}'
-  SCOTFREE_API_TOKEN=$(openssl rand -hex 16) scot rag serve --listen 0.0.0.0"""
+  curl http://127.0.0.1:8322/api/v1/search -H 'Content-Type: application/json' -d '{"question": "rotate logs?"}'
+  SCOTFREE_API_TOKEN=SECRET scot rag serve --listen 0.0.0.0"""
 # What who asks has to say, if anything.
 TOKEN: Final = "SCOTFREE_API_TOKEN"
 _TOKEN_LETTERS_MIN: Final = 16
@@ -30,7 +30,9 @@ _PORT_MAX: Final = 65_535
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     opening.add(parser)
-    parser.add_argument("--port", type=whole(0, _PORT_MAX), default=8322, help="(default: %(default)s)")
+    parser.add_argument(
+        "--port", type=whole(0, _PORT_MAX), default=8322, help="0 for any that is free (default: %(default)s)"
+    )
     parser.add_argument(
         "--listen",
         metavar="ADDRESS",
