@@ -23,7 +23,7 @@ DOCUMENTS = [
     Document("violin", "a violin has four strings", {"kind": "instrument", "strings": 4}),
     Document("cello", "a cello has four strings too", {"kind": "instrument", "strings": 4}),
     Document("player", "who plays with strings", {"kind": "person", "_content": "a library's own"}),
-    Document('odd"', "odd", {'a"b': 1, "nothing": None, "kind": "person"}),
+    Document('odd"', "odd", {'a"b': 1, "$": 1, "nothing": None, "kind": "person"}),
 ]
 QUESTION = {"question": "four strings", "count": 3, "words": False, "where": {}, "model": False}
 

@@ -195,11 +195,11 @@ class Passages:
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """The keys that documents have, and of each its values; of both the most frequent first.
 
-        Not those that begin with `_`: what a library keeps for itself tells nobody anything.
+        Not those that begin with `_` or `$`: a library's own tell nobody anything, and no filter has the others.
         """
         rows = self._reader.rows(
             "select key, atom, sum(count(*)) over (partition by key) as many from document, json_each(metadata)"
-            " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) <> '_'"
+            " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) not in ('_', '$')"
             " group by key, atom order by many desc, key, count(*) desc, atom"
         )
         found: dict[str, list[Any]] = {}

@@ -112,7 +112,7 @@ class ScotfreeVectorStore(VectorStore):
         return [Document(id=text.document, page_content=text.text, metadata=text.metadata) for text in found]
 
     def similarity_search(self, query: str, k: int = 4, **how: Any) -> list[Document]:
-        """The `k` texts nearest to a question; `filter` has the values that their metadata must have."""
+        """The `k` texts nearest to a question; `filter` says what their metadata must be (see `rag.filters`)."""
         return [document for document, _ in self.similarity_search_with_score(query, k, **how)]
 
     def similarity_search_with_score(self, query: str, k: int = 4, **how: Any) -> list[tuple[Document, float]]:
