@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bench.words import Words
-from scotfree.rag import Answer, Document, Index, RagError
+from scotfree.rag import Answer, Document, Index, RagError, updating
 from scotfree.rag import index as rag_index
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
@@ -404,7 +404,7 @@ def test_texts_of_many_documents_are_embedded_at_once(tmp_path: Path, monkeypatc
             batches.append(len(texts))
             return super().embed(texts)
 
-    monkeypatch.setattr(rag_index, "_BATCH_PASSAGES", 100)
+    monkeypatch.setattr(updating, "BATCH_PASSAGES", 100)
     with Index(tmp_path / "index", Counting()) as index:
         assert index.update(documents()).embedded == 240
         assert batches == [100, 100, 40]
@@ -415,7 +415,7 @@ def test_texts_of_many_documents_are_embedded_at_once(tmp_path: Path, monkeypatc
 def test_what_an_update_wrote_before_it_failed_is_found(
     tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rag_index, "_BATCH_PASSAGES", 1)
+    monkeypatch.setattr(updating, "BATCH_PASSAGES", 1)
 
     def failing() -> Iterator[Document]:
         yield from [Document("one", "alpha"), Document("two", "beta")]

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from scotfree.rag.generate.endpoint import Endpoint
     from scotfree.rag.generate.local import LocalModel
     from scotfree.rag.generate.model import LanguageModel
-    from scotfree.rag.index import Answer, Changes, Hit, Index
+    from scotfree.rag.index import Answer, Hit, Index
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
     from scotfree.rag.trouble import RagError
+    from scotfree.rag.updating import Changes
 
 __all__ = [
     "Answer",
@@ -53,7 +54,7 @@ __all__ = [
 _WHERE: Final = {
     "Answer": "index",
     "Budget": "placement.budget",
-    "Changes": "index",
+    "Changes": "updating",
     "Document": "documents",
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",

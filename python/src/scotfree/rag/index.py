@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import hashlib
 import json
 import math
 import random
@@ -32,16 +31,17 @@ from scotfree.rag import axes, calibration, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.calibration import Bound
 from scotfree.rag.documents import Document
+from scotfree.rag.embed.batches import BATCH_PASSAGES, embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Wanted, Where, passes, read
+from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Wanted, Where, passes, read
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
-from scotfree.rag.splitting import Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
+from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
 
 # Standard errors that an estimate's bound is away where it was never measured how many are needed.
@@ -50,8 +50,6 @@ DEVIATIONS: Final = 1.1
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
 _ASKED: Final = 4
-# Passages whose tokens are in memory at once, and that an interruption loses: some seconds of embedding.
-_BATCH_PASSAGES: Final = 128
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
 # Below, a cluster has too few embeddings to be learnt from.
@@ -164,18 +162,6 @@ class Answer(Staged):
     written: Written | None = None
 
 
-@dataclass(frozen=True)
-class Changes:
-    """What an update did."""
-
-    added: int = 0
-    changed: int = 0
-    removed: int = 0
-    same: int = 0
-    # Passages that were embedded: those whose text was not there.
-    embedded: int = 0
-
-
 class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
@@ -207,8 +193,8 @@ class Index:
         self.folder = folder.resolve()
         folder = self.folder
         self._embedder = embedder
-        self._splitter = Splitter(embedder)
         self._passages = Passages(folder / _PASSAGES)
+        self._update = Update(self._passages, embedder)
         self._bits = bits
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
@@ -278,7 +264,7 @@ class Index:
         `progress` is told of each when it is on the disk.
         """
         with self._changing():
-            return self._put(documents, progress or (lambda _: None))
+            return self._update.put(documents, progress or (lambda _: None))
 
     add = update
 
@@ -367,8 +353,7 @@ class Index:
             nonlocal embedded
             embedded += len(numbers)
             texts = self._passages.texts(numbers)
-            vectors = self._embedded([texts[number].text for number in numbers])
-            return np.array(list(vectors), np.float32).reshape(-1, self._embedder.dimensions)
+            return embed_all(self._embedder, [texts[number].text for number in numbers])
 
         with self._changing():
             self._seen = self._read(self._seen)
@@ -474,8 +459,8 @@ class Index:
             )
         search.give(known)
         answer.estimated = search.estimated
-        for at in range(0, search.certain, _BATCH_PASSAGES):
-            self._ask(answer, search, vector, min(_BATCH_PASSAGES, search.certain - at))
+        for at in range(0, search.certain, BATCH_PASSAGES):
+            self._ask(answer, search, vector, min(BATCH_PASSAGES, search.certain - at))
         if seen.snapshot.bits >= _BITS_EXACT_ENOUGH * seen.snapshot.dimensions:
             return search.guessed()
         self._regenerate(answer, search, vector, asked.count)
@@ -541,65 +526,6 @@ class Index:
                     ranks[number] += 1 / (_FUSION + rank)
         first = sorted(ranks, key=lambda number: (-ranks[number], number))[: asked.count]
         return [(number, similarities[number]) for number in first]
-
-    def _put(self, documents: Iterable[Document], progress: Callable[[Document], None]) -> Changes:
-        counts = dict.fromkeys(("added", "changed", "same", "embedded"), 0)
-        for group in self._groups(self._changed(documents, counts, progress)):
-            new = [passage.text for change in group for passage in change.new]
-            vectors = self._embedded(new)
-            # All of them before the transaction, which others wait for.
-            for change in group:
-                change.embeddings.extend(islice(vectors, len(change.new)))
-            self._passages.put(group)
-            counts["embedded"] += len(new)
-            for change in group:
-                progress(change.document)
-        return Changes(**counts)
-
-    def _changed(
-        self, documents: Iterable[Document], counts: dict[str, int], progress: Callable[[Document], None]
-    ) -> Iterator[tuple[Document, bytes]]:
-        """Those that are not as they were, with their digests."""
-        digests = self._passages.documents()
-        for document in documents:
-            check(document)
-            digest = _digest(document)
-            if digests.get(document.name) == digest:
-                counts["same"] += 1
-                progress(document)
-            else:
-                counts["changed" if document.name in digests else "added"] += 1
-                digests[document.name] = digest
-                yield document, digest
-
-    def _groups(self, changed: Iterable[tuple[Document, bytes]]) -> Iterator[list[Change]]:
-        """As many as are embedded at once; each group is written before the next one is made."""
-        group: dict[str, Change] = {}
-        passages = 0
-        for document, digest in changed:
-            if passages >= _BATCH_PASSAGES:
-                yield list(group.values())
-                group, passages = {}, 0
-            change = self._compared(document, digest)
-            # In place of what an earlier one of that name would have changed.
-            group[document.name] = change
-            passages += max(1, len(change.new))
-        yield list(group.values())
-
-    def _compared(self, document: Document, digest: bytes) -> Change:
-        """A document beside what is written of it."""
-        before = self._passages.texts_of(document.name)
-        change = Change(document, digest)
-        for passage in self._splitter.split(document):
-            if numbers := before.get(passage.text):
-                change.kept[numbers.pop()] = passage.start
-            else:
-                change.new.append(passage)
-        return change
-
-    def _embedded(self, texts: Sequence[str]) -> Iterator[Vectors]:
-        for at in range(0, len(texts), _BATCH_PASSAGES):
-            yield from embed(self._embedder, texts[at : at + _BATCH_PASSAGES])
 
     def _write(
         self, seen: _Seen, bare: frozenset[int], again: Sequence[int] = (), vectors: Vectors | None = None
@@ -691,7 +617,7 @@ class Index:
         drawn = sorted(chance.sample(list(map(int, numbers)), min(count, len(numbers))))
         texts = self._passages.texts(drawn)
         asked = [calibration.sentence(texts[number].text, chance) for number in drawn if number in texts]
-        questions = np.array(list(self._embedded(asked)), np.float32).reshape(-1, self._embedder.dimensions)
+        questions = embed_all(self._embedder, asked)
         return questions, [calibration.nearest(numbers, similarities(question)) for question in questions]
 
     @staticmethod
@@ -885,27 +811,6 @@ def _several(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise RagError(f"take {names!r} for names of documents", f"say a list of them: [{names!r}]")
     return list(names)
-
-
-def check(document: Document) -> None:
-    """Refuses what could not be written, or not be found again, by a `RagError` that says why."""
-    if not isinstance(document, Document) or not isinstance(document.metadata, dict):
-        raise RagError(f"put in {str(document)[:80]!r}", "say a Document of name, text and a dict of metadata")
-    try:
-        document.name.encode()
-        document.text.encode()
-        # A number that is none would be no JSON to SQLite, which then answers no filter at all.
-        json.dumps(document.metadata, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
-    except (AttributeError, RecursionError, TypeError, ValueError) as error:
-        raise RagError(
-            f"put in the document {document.name!r}: {error}",
-            "name and text are texts that UTF-8 can write, metadata what JSON can",
-        ) from None
-
-
-def _digest(document: Document) -> bytes:
-    said = json.dumps([document.text, document.metadata, document.is_markdown, document.is_whole], sort_keys=True)
-    return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def _hit(text: Text, similarity: float) -> Hit:

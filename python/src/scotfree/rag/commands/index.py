@@ -14,8 +14,9 @@ from tqdm import tqdm
 from scotfree.rag.calibration import RECALL
 from scotfree.rag.commands import opening
 from scotfree.rag.documents import Document, Unread, files, read
-from scotfree.rag.index import Changes, Index, Keep
+from scotfree.rag.index import Index, Keep
 from scotfree.rag.trouble import RagError
+from scotfree.rag.updating import Changes
 from scotfree.trouble import printable
 
 HELP = "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped"
