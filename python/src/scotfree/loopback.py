@@ -216,10 +216,10 @@ class _Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
         except Exception:
+            self.server.handle_error(self.request, self.client_address)
             if not self._has_begun:
                 why = "a fault of the server's own, of which it says more where it was started"
                 self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, why))
-            raise
 
     def _check_host(self) -> None:
         # Elsewhere it is the token that no other site knows.
