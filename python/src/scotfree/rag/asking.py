@@ -17,8 +17,9 @@ from scotfree.rag import trouble
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import HangUp, LanguageModel
 from scotfree.rag.generate.prompt import LETTERS_MAX
-from scotfree.rag.index import Answer, Index
+from scotfree.rag.index import Index
 from scotfree.rag.passages import Text
+from scotfree.rag.searching import Answer
 from scotfree.rag.trouble import RagError
 
 # Of what documents are said to be, what is told: keys, and of each its most frequent values.

@@ -10,8 +10,8 @@ from typing import Any, Final
 from scotfree.loopback import Question, Refused, Response, Site
 from scotfree.rag.api import asked, openapi
 from scotfree.rag.asking import Asker, lines
-from scotfree.rag.index import Answer, Hit
 from scotfree.rag.passages import Text
+from scotfree.rag.searching import Answer, Hit
 from scotfree.turns import Turns
 
 # Searches at once: each takes a processor, or all of them for a while. Those that wait, each so long at most.
