@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
+    from scotfree.rag.rerank.cross_encoder import CrossEncoder
     from scotfree.rag.trouble import RagError
 
 __all__ = [
     "Answer",
     "Budget",
     "Changes",
+    "CrossEncoder",
     "Document",
     "Embedder",
     "Endpoint",
@@ -54,6 +56,7 @@ _WHERE: Final = {
     "Answer": "index",
     "Budget": "placement.budget",
     "Changes": "index",
+    "CrossEncoder": "rerank.cross_encoder",
     "Document": "documents",
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",

@@ -37,7 +37,11 @@ class BertEmbedder(Prompting):
         if not model.pooling.has_prompt and prompts != Prompts():
             raise refused(model.name, ValueError("its pooling leaves prompts out, which is not supported"))
         # Texts of a batch are of nearly one length; filling all up to the longest there may be would cost most.
-        self._tokenizer = tokenizer(model.name, model.path)
+        try:
+            self._tokenizer = tokenizer(model.path)
+        except Exception as error:
+            # The library has no class of errors of its own.
+            raise refused(model.name, error) from None
         self._check_words()
         self._tokenizer.enable_truncation(model.tokens_max)
         self.tokens_max = tokens_left(name, model.tokens_max, self._taken(prompts.passage))
@@ -67,7 +71,7 @@ class BertEmbedder(Prompting):
     @cached_property
     def _counter(self) -> Tokenizer:
         """Counts all tokens of a text: only who splits documents needs it."""
-        counter = tokenizer(self._model.name, self._model.path)
+        counter = tokenizer(self._model.path)
         counter.no_truncation()
         return counter
 
@@ -98,13 +102,9 @@ class BertEmbedder(Prompting):
         return vectors
 
 
-def tokenizer(name: str, folder: Path) -> Tokenizer:
-    """That of a model in a folder."""
-    try:
-        found = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:
-        # The library has no class of errors of its own.
-        raise refused(name, error) from None
+def tokenizer(folder: Path) -> Tokenizer:
+    """That of a model in a folder; an `Exception` of no class of its own says what is wrong with it."""
+    found = Tokenizer.from_file(str(folder / "tokenizer.json"))
     found.no_padding()
     return found
 

@@ -109,11 +109,11 @@ def shape_or_ready(path: Path) -> tuple[Shape | None, Path | None]:
         raise
 
 
-def refused(name: str, error: Exception, tried: str = "embed") -> RagError:
+def refused(name: str, error: Exception, tried: str = "embed", advice: str = _ADVICE) -> RagError:
     """What is wrong with a folder."""
     said = " ".join(str(error).split())[:_SHOWN_MAX] or type(error).__name__
     what = f"it says nothing of {said}" if isinstance(error, KeyError) else said
-    return RagError(f"{tried} with the model {name}: {what}", _ADVICE)
+    return RagError(f"{tried} with the model {name}: {what}", advice)
 
 
 def package() -> Path:

@@ -50,9 +50,10 @@ def build_scorer(weights: Path, shape: Shape) -> bytes:
     A `ValueError` says what is wrong.
     """
     graph = Graph(weights, shape.names.prefix)
-    state = _layers(graph, shape, KINDS.name if shape.has_kinds else "")
+    has_two = shape.has_kinds and graph.shape("embeddings.token_type_embeddings.weight")[0] > 1
+    state = _layers(graph, shape, KINDS.name if has_two else "")
     first = graph.node("Gather", state, graph.constant(0), axis=1)
-    inputs = [IDS, MASK, KINDS] if shape.has_kinds else [IDS, MASK]
+    inputs = [IDS, MASK, KINDS] if has_two else [IDS, MASK]
     score = graph.node("Squeeze", _score(graph, first), graph.constant([1]), name="score")
     return graph.written(inputs, score, ["batch"])
 
@@ -105,7 +106,10 @@ def _embedded(graph: Graph, shape: Shape, tokens: str, kinds: str) -> str:
     """Word, place and kind."""
     words = graph.rows("embeddings.word_embeddings.weight", IDS.name)
     end = graph.node("Add", tokens, graph.constant([shape.first_place])) if shape.first_place else tokens
-    table = graph.weight("embeddings.position_embeddings.weight")
+    places = "embeddings.position_embeddings.weight"
+    if (rows := graph.shape(places)[0]) < shape.places:
+        raise ValueError(f"its weights have {rows} places, and its config.json says {shape.places}")
+    table = graph.weight(places)
     placed = graph.node("Slice", table, graph.constant([shape.first_place]), end)
     if shape.has_kinds:
         kind = graph.rows("embeddings.token_type_embeddings.weight", kinds or graph.constant(0))
@@ -134,7 +138,7 @@ def _apart(graph: Graph, shape: Shape, tokens: str) -> str:
 
 
 def _groups(shape: Shape) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Of each distance, the most negative first, its group: near ones have their own, far ones share (as in T5)."""
+    """Of each distance, the most negative first, its group: near ones have their own, far ones share."""
     most = shape.tokens_max - 1
     distances = np.arange(-most, most + 1)
     half = shape.distances // 2
