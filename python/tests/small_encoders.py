@@ -15,6 +15,7 @@ from bert_oracle import Array
 # Groups of distances, of which the last begins at so many tokens.
 GROUPS, FAR = 32, 128
 _KINDS = "embeddings.token_type_embeddings.weight"
+_PLACES = "embeddings.position_embeddings.weight"
 _APART = "encoder.relative_attention_bias.weight"
 
 
@@ -34,26 +35,28 @@ class Encoder:
         """Writes one."""
         small_bert.write(folder, seed)
         (folder / "config.json").write_text(json.dumps(self.config))
+        small_bert.write_weights(folder / "model.safetensors", seed, self.shapes(), kind)
+        return folder
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of every weight, by its own name."""
         shapes = small_bert.shapes()
+        shapes[_PLACES] = (self.config["max_position_embeddings"], small_bert.WIDTH)
         shapes[_KINDS] = (self.kinds, small_bert.WIDTH)
-        shapes["embeddings.position_embeddings.weight"] = (
-            self.config["max_position_embeddings"],
-            small_bert.WIDTH,
-        )
         if not self.kinds:
             del shapes[_KINDS]
         if self.has_distances:
             shapes[_APART] = (GROUPS, small_bert.HEADS)
-        named = {self.prefix + self._own(name): shape for name, shape in shapes.items()}
-        small_bert.write_weights(folder / "model.safetensors", seed, named, kind)
-        return folder
+        return {self.prefix + self._own(name): shape for name, shape in shapes.items()}
 
-    def states(self, folder: Path, tokens: list[int]) -> Array:
-        """What the definition makes of tokens."""
+    def states(self, folder: Path, tokens: list[int], kinds: list[int] | None = None) -> Array:
+        """What the definition makes of tokens, and of their kinds."""
         theirs = bert_oracle.weights(folder / "model.safetensors")
         of = {name: theirs[self.prefix + self._own(name)] for name in small_bert.shapes() if self._has(name)}
         apart = _apart(theirs[self.prefix + _APART], len(tokens)) if self.has_distances else None
-        return bert_oracle.states(of, tokens, small_bert.HEADS, first_place=self.first_place, apart=apart)
+        return bert_oracle.states(
+            of, tokens, small_bert.HEADS, kinds=kinds, first_place=self.first_place, apart=apart
+        )
 
     def _has(self, name: str) -> bool:
         return bool(self.kinds) or name != _KINDS

@@ -1,4 +1,4 @@
-"""Encoders of several kinds, in several precisions, with layers behind, or as ready graphs: what each must give."""
+"""Encoders of several kinds and precisions, with layers behind, or as ready graphs: what each must give."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bert_oracle
 import numpy as np
 import onnx
 import pytest
 import small_bert
-import small_encoders
 from onnx import TensorProto, helper
 from small_encoders import BERT, DISTILBERT, MPNET, ROBERTA, Encoder
 
@@ -85,7 +85,7 @@ def test_layers_behind_the_pooling_are_run(
             if kind == "Normalize":
                 wanted = scaled(wanted)
             else:
-                of = small_encoders.bert_oracle.weights(folder / f"{place}_Dense/model.safetensors")
+                of = bert_oracle.weights(folder / f"{place}_Dense/model.safetensors")
                 wanted = of["linear.weight"] @ wanted + of["linear.bias"]
                 wanted = np.tanh(wanted) if place == layers[0][1] else wanted
         assert np.abs(vector - scaled(wanted)).max() < 1e-5, text
@@ -154,10 +154,8 @@ def test_a_ready_graph_that_pools_itself_is_taken_at_its_word(tmp_path: Path) ->
     folder = BERT.write(tmp_path / "model")
     own = by_name(f"onnx:{folder}")
     model = onnx.load(write_ready(folder))
-    model.graph.node.append(
-        helper.make_node("ReduceMax", ["last_hidden_state"], ["sentence_embedding"], keepdims=0)
-    )
-    model.graph.node[-1].input.append("axes")
+    inputs, outputs = ["last_hidden_state", "axes"], ["sentence_embedding"]
+    model.graph.node.append(helper.make_node("ReduceMax", inputs, outputs, keepdims=0))
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
     made = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", small_bert.WIDTH])
     model.graph.output.append(made)
@@ -189,6 +187,7 @@ def test_of_architectures_that_have_no_graph_those_are_named_that_have(tmp_path:
         ({"model_type": "modernbert"}, "a modernbert with gelu; supported are BERT, DistilBERT, RoBERTa, XLM-"),
         ({"hidden_act": "relu"}, "a bert with relu; supported are"),
         ({"position_embedding_type": "relative_key"}, "its places are relative_key, not absolute"),
+        ({"max_position_embeddings": 65}, "its weights have 64 places, and its config.json says 65"),
     ):
         (folder / "config.json").write_text(json.dumps(small_bert.CONFIG | config))
         with pytest.raises(RagError, match=said):
