@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import bert_oracle
 import numpy as np
 import small_bert
 from bert_oracle import Array
+from tokenizers.processors import TemplateProcessing
 
 # Groups of distances, of which the last begins at so many tokens.
 GROUPS, FAR = 32, 128
@@ -107,6 +109,38 @@ MPNET = Encoder(
     kinds=0,
     has_distances=True,
 )
+
+# Of each architecture the layers of its head, its pooler among them, and what stands behind all but the last.
+HEADS: dict[str, tuple[Encoder, tuple[str, str], Callable[[Any], Any]]] = {
+    "bert": (BERT, ("bert.pooler.dense", "classifier"), np.tanh),
+    "roberta": (ROBERTA, ("classifier.dense", "classifier.out_proj"), np.tanh),
+    "distilbert": (DISTILBERT, ("pre_classifier", "classifier"), lambda value: np.maximum(value, 0)),
+}
+
+
+def pair_tokenizer(*, has_kinds: bool = True) -> Any:
+    """As BERT has it: the second text of a pair is of the second kind."""
+    made = small_bert.tokenizer()
+    second = int(has_kinds)
+    markers = [(word, small_bert.WORDS.index(word)) for word in ("[CLS]", "[SEP]")]
+    made.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair=f"[CLS] $A [SEP] $B:{second} [SEP]:{second}", special_tokens=markers
+    )
+    return made
+
+
+def write_cross_encoder(folder: Path, kind: str = "bert", *, scores: int = 1, seed: int = 1) -> Path:
+    """A cross-encoder of an architecture, with so many scores."""
+    encoder, (inner, last), _ = HEADS[kind]
+    encoder.write(folder, seed)
+    pair_tokenizer(has_kinds=encoder.kinds == 2).save(str(folder / "tokenizer.json"))
+    shapes = (
+        encoder.shapes()
+        | small_bert.dense(inner, small_bert.WIDTH, small_bert.WIDTH)
+        | small_bert.dense(last, small_bert.WIDTH, scores)
+    )
+    small_bert.write_weights(folder / "model.safetensors", seed, shapes)
+    return folder
 
 
 def _apart(weights: Array, count: int) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,49 +15,21 @@ import pytest
 import small_bert
 from bert_oracle import Array
 from onnx import TensorProto, helper
-from small_encoders import BERT, DISTILBERT, ROBERTA, Encoder
-from tokenizers.processors import TemplateProcessing
+from small_encoders import BERT, HEADS, pair_tokenizer
+from small_encoders import write_cross_encoder as write
 
 from scotfree.rag import CrossEncoder, Hit, RagError, cli
 from scotfree.rag.embed.bert_graph import build_scorer
 from scotfree.rag.embed.shapes import Shape
 
-WIDTH = small_bert.WIDTH
 QUESTION = "what do cats do"
 TEXTS = ["cats purr", "dogs wag their tails", "they are content " * 9, "tails", "", "dogs purr when cats wag"]
-# Of each architecture the layers of its head, its pooler among them, and what stands behind all but the last.
-HEADS: dict[str, tuple[Encoder, tuple[str, str], Callable[[Any], Any]]] = {
-    "bert": (BERT, ("bert.pooler.dense", "classifier"), np.tanh),
-    "roberta": (ROBERTA, ("classifier.dense", "classifier.out_proj"), np.tanh),
-    "distilbert": (DISTILBERT, ("pre_classifier", "classifier"), lambda value: np.maximum(value, 0)),
-}
-
-
-def tokenizer(*, has_kinds: bool = True) -> Any:
-    """As BERT has it: the second text of a pair is of the second kind."""
-    made = small_bert.tokenizer()
-    second = int(has_kinds)
-    markers = [(word, small_bert.WORDS.index(word)) for word in ("[CLS]", "[SEP]")]
-    made.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair=f"[CLS] $A [SEP] $B:{second} [SEP]:{second}", special_tokens=markers
-    )
-    return made
-
-
-def write(folder: Path, kind: str = "bert", *, scores: int = 1, seed: int = 1) -> Path:
-    """A cross-encoder of an architecture, with so many scores."""
-    encoder, (inner, last), _ = HEADS[kind]
-    encoder.write(folder, seed)
-    tokenizer(has_kinds=encoder.kinds == 2).save(str(folder / "tokenizer.json"))
-    shapes = encoder.shapes() | small_bert.dense(inner, WIDTH, WIDTH) | small_bert.dense(last, WIDTH, scores)
-    small_bert.write_weights(folder / "model.safetensors", seed, shapes)
-    return folder
 
 
 def wanted(folder: Path, kind: str, text: str) -> float:
     """The score that the definition gives a text."""
     encoder, (inner, last), act = HEADS[kind]
-    pair = tokenizer(has_kinds=encoder.kinds == 2).encode(QUESTION, text)
+    pair = pair_tokenizer(has_kinds=encoder.kinds == 2).encode(QUESTION, text)
     of = bert_oracle.weights(folder / "model.safetensors")
     first: Array = encoder.states(folder, pair.ids, pair.type_ids)[:1]
     return float(bert_oracle.dense(of, last, act(bert_oracle.dense(of, inner, first)))[0, 0])
@@ -156,7 +127,7 @@ def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
 
 def test_scores_that_are_none_are_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
-    made = tokenizer()
+    made = pair_tokenizer()
     made.add_tokens(["violin"])
     made.save(str(folder / "tokenizer.json"))
     with pytest.raises(RagError, match="rerank with the model"):
@@ -217,6 +188,6 @@ def test_a_command_refuses_what_cannot_rank_before_it_asks(
 
 
 def test_the_oracle_tells_kinds_apart(tmp_path: Path) -> None:
-    folder, pair = write(tmp_path / "model"), tokenizer().encode(QUESTION, "cats purr")
+    folder, pair = write(tmp_path / "model"), pair_tokenizer().encode(QUESTION, "cats purr")
     alike = BERT.states(folder, pair.ids, [0] * len(pair.ids))
     assert np.abs(alike - BERT.states(folder, pair.ids, pair.type_ids)).max() > 1e-3
