@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_question_is_answered_with_its_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["index", str(folder)]) == 0
+    assert cli.main(["index", str(folder), "--smallest"]) == 0
     told = capsys.readouterr().err
     assert "4 files added" in told and "4 passages embedded, 4 in all" in told
     assert "files that are no documents: 1" in told and "it is no text" in told

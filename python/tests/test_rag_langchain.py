@@ -75,7 +75,9 @@ class TestSnapshot(VectorStoreIntegrationTests):
 
 @pytest.fixture(params=["pending", "snapshot"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScotfreeVectorStore]:
-    made = ScotfreeVectorStore.from_texts(TEXTS, Uneven(), METADATA, ids=IDS, folder=tmp_path / "index")
+    made = ScotfreeVectorStore.from_texts(
+        TEXTS, Uneven(), METADATA, ids=IDS, folder=tmp_path / "index", keep="codes"
+    )
     if request.param == "snapshot":
         made.index.compact()
     with made.index:
@@ -139,7 +141,7 @@ def test_words_count_beside_the_embedding(store: ScotfreeVectorStore) -> None:
 
 def test_a_text_comes_back_whole_however_long_it_is(tmp_path: Path) -> None:
     texts = ["one. " * 2000, "  kept\n\nas it is ", ""]
-    with (store := ScotfreeVectorStore(Words(), tmp_path / "index")).index:
+    with (store := ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")).index:
         ids = store.add_texts(texts)
         assert [document.page_content for document in store.get_by_ids(ids)] == texts
         found = store.similarity_search("one.", 3)
@@ -197,7 +199,7 @@ def test_vectors_that_are_none_are_refused(tmp_path: Path, rows: list[list[float
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             return rows if texts == ["odd"] else [[1.0, 2, 3, 4] for _ in texts]
 
-    with (store := ScotfreeVectorStore(Odd(), tmp_path / "index")).index:
+    with (store := ScotfreeVectorStore(Odd(), tmp_path / "index", keep="codes")).index:
         with pytest.raises(RagError, match=said):
             store.add_texts(["odd"])
         assert store.add_texts(["even"], ids=["even"]) == ["even"]
@@ -214,8 +216,10 @@ def test_an_index_is_opened_again_only_with_the_model_of_its_name(tmp_path: Path
 
 def test_an_index_of_documents_that_it_split_can_be_asked(tmp_path: Path) -> None:
     paragraphs = [" ".join(f"{name}{place}" for place in range(30)) for name in "abc"]
-    rag.Index.build(tmp_path / "index", [rag.Document("long", "\n\n".join(paragraphs))], Words()).close()
-    with (store := ScotfreeVectorStore(Words(), tmp_path / "index")).index:
+    rag.Index.build(
+        tmp_path / "index", [rag.Document("long", "\n\n".join(paragraphs))], Words(), keep="codes"
+    ).close()
+    with (store := ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")).index:
         found = store.similarity_search(paragraphs[1], 1)
         assert found == [Document(id="long", page_content=paragraphs[1])]
         assert [document.page_content for document in store.get_by_ids(["long"])] == paragraphs
@@ -240,7 +244,7 @@ def test_few_texts_wait_for_more_before_clusters_are_learnt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "CHANGES_MIN", 50)
-    store = ScotfreeVectorStore(Words(), tmp_path / "index")
+    store = ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")
     for place in range(49):
         store.add_texts([TEXTS[place]])
     assert not list((tmp_path / "index").glob("codes-*"))

@@ -86,7 +86,7 @@ def model() -> Uneven:
 
 @pytest.fixture(params=["pending", "snapshot"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, model: Uneven) -> Iterator[ScotfreeVectorStore]:
-    made = ScotfreeVectorStore(model, tmp_path / "index")
+    made = ScotfreeVectorStore(model, tmp_path / "index", keep="codes")
     assert made.add(nodes()) == [node.node_id for node in nodes()]
     if request.param == "snapshot":
         made.client.compact()

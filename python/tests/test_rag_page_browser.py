@@ -78,7 +78,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    with Index.build(tmp_path_factory.mktemp("page") / "index", DOCUMENTS, Words()) as built:
+    with Index.build(tmp_path_factory.mktemp("page") / "index", DOCUMENTS, Words(), keep="codes") as built:
         yield built
 
 
@@ -243,7 +243,10 @@ def test_what_is_wrong_is_shown(browser: Any, index: Index, language: LanguageSe
 
 
 def test_a_server_that_is_gone_is_told(browser: Any, tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", DOCUMENTS, Words()) as index, opened(browser, index) as seen:
+    with (
+        Index.build(tmp_path / "index", DOCUMENTS, Words(), keep="codes") as index,
+        opened(browser, index) as seen,
+    ):
         seen.server.socket.close()
         seen.server.shutdown()
         seen.search("four strings")

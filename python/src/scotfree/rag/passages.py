@@ -63,6 +63,7 @@ create table if not exists setting (name text primary key, value blob not null);
 
 # Of passages, whose numbers are one value, as JSON.
 _AMONG: Final = "passage.id in (select value from json_each(?))"
+_THESE: Final = "passage in (select value from json_each(?))"
 # By a document's name.
 _RUNS: Final = "select passages from document where name = ?"
 # Of a document's metadata: a key has one of several values.
@@ -331,13 +332,21 @@ class Passages:
         """Passages that a snapshot may still have."""
         return {row[0] for row in self._reader.rows("select passage from gone")}
 
-    def pending(self, dimensions: int) -> tuple[list[int], Vectors]:
-        """Passages that no snapshot has, and their embeddings."""
-        rows = self._reader.rows("select passage, embedding from pending order by passage")
-        if any(not isinstance(row[1], bytes) or len(row[1]) != 4 * dimensions for row in rows):
+    def pending(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """Passages that no snapshot has, in their order."""
+        rows = self._reader.rows("select passage from pending order by passage")
+        return np.fromiter((row[0] for row in rows), np.uint32, len(rows))
+
+    def embeddings(self, numbers: Sequence[int], dimensions: int) -> Vectors:
+        """The embeddings of passages that no snapshot has, in the order of these; of others none."""
+        found: dict[int, bytes] = {}
+        for at in range(0, len(numbers), _MANY):
+            part = json.dumps(numbers[at : at + _MANY])
+            found.update(self._reader.rows(f"select passage, embedding from pending where {_THESE}", [part]))
+        blobs = [found[number] for number in numbers if number in found]
+        if any(not isinstance(blob, bytes) or len(blob) != 4 * dimensions for blob in blobs):
             raise self._damaged("an embedding in it")
-        vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
-        return [row[0] for row in rows], vectors
+        return np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
 
     def with_words(self, question: str, count: int) -> list[int]:
         """Passages that have words of a question, the rarest and most frequent in them first (BM25)."""

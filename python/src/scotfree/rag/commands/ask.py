@@ -17,8 +17,9 @@ from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
-from scotfree.rag.index import Answer, Hit, Index
+from scotfree.rag.index import Index
 from scotfree.rag.rerank.ranked import Ranked
+from scotfree.rag.searching import Answer, Hit
 from scotfree.rag.trouble import RagError, missing
 from scotfree.trouble import is_unicode, printable
 

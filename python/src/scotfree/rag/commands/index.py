@@ -7,22 +7,23 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from tqdm import tqdm
 
 from scotfree.rag.calibration import RECALL
 from scotfree.rag.commands import opening
 from scotfree.rag.documents import Document, Unread, files, read
-from scotfree.rag.index import Changes, Index, Keep
+from scotfree.rag.index import Index
 from scotfree.rag.trouble import RagError
+from scotfree.rag.updating import Changes
 from scotfree.trouble import printable
 
 HELP = "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped"
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
-  scot rag index docs/ --keep rows          questions take milliseconds, for 400 bytes more a passage
+  scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
   scot rag index docs/ --embedder int8:all-MiniLM-L6-v2     in half the time, of slightly other vectors
   scot rag index docs/ --embedder onnx:e5-small-v2/ --query-prompt "query: " --passage-prompt "passage: "
   scot rag index old/ --forget              forgets what was indexed from there"""
@@ -39,16 +40,16 @@ def add(parser: ArgumentParser) -> None:
         "--forget", action="store_true", help="read nothing: forget what was indexed from there, gone or not"
     )
     parser.add_argument(
-        "--keep",
-        choices=get_args(Keep),
-        help="of a new index: codes alone, 50 bytes a passage, whose searches embed again what may be near; or "
-        "rows of exact values beside them, 400 bytes more on disk, whose searches embed nothing (default: codes)",
+        "--smallest",
+        action="store_true",
+        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take a quarter of a "
+        "second and not a hundredth, since they embed again what may be near",
     )
     parser.add_argument(
         "--recall",
         type=float,
         metavar="SHARE",
-        help=f"of an index that keeps rows: how much of the nearest searches find (default: {RECALL})",
+        help=f"how much of the nearest searches find (default: {RECALL}); `scot rag check` measures it",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
@@ -58,7 +59,7 @@ def run(flags: Namespace) -> int:
     if flags.forget:
         return _forget(flags)
     roots = [_root(folder) for folder in flags.folders]
-    with opening.begun(flags, keep=flags.keep, recall=flags.recall) as index:
+    with opening.begun(flags, keep="codes" if flags.smallest else None, recall=flags.recall) as index:
         reader = _Reader()
         paths = sorted({path for root in roots for path in reader.files(root, index.folder)})
         with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:

@@ -29,10 +29,11 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.index import BITS, CACHE_BYTES, Hit, Index
+from scotfree.rag.index import CACHE_BYTES, Index, Keep
 from scotfree.rag.integrations.adapted import Adapted, Handed, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.passages import Text, Where
+from scotfree.rag.searching import Hit
 from scotfree.rag.trouble import RagError, missing
 
 try:
@@ -123,7 +124,8 @@ class ScotfreeVectorStore(BasePydanticVectorStore):
         folder: Path | str,
         *,
         name: str | None = None,
-        bits: float = BITS,
+        bits: float | None = None,
+        keep: Keep | None = None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """Opens the index in `folder`, or begins one (see `Index`), with the model that the framework embeds with.
@@ -134,7 +136,7 @@ class ScotfreeVectorStore(BasePydanticVectorStore):
         super().__init__(stores_text=True, is_embedding_query=True)
         self._embedder = _embedder(embed_model, name)
         self._handed = Handed(self._embedder)
-        self._index = Index(Path(folder), self._handed, bits=bits, cache_bytes=cache_bytes)
+        self._index = Index(Path(folder), self._handed, bits=bits, keep=keep, cache_bytes=cache_bytes)
 
     @classmethod
     def class_name(cls) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from scotfree.rag.documents import Document
-from scotfree.rag.index import Index, check
+from scotfree.rag.index import Index
+from scotfree.rag.updating import check
 
 # Frameworks may add one text at a time. Clusters and axes are learnt from so many at least; before, all are
 # compared.

@@ -20,7 +20,8 @@ from scotfree.rag import trouble
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import HangUp, LanguageModel
 from scotfree.rag.generate.prompt import LETTERS_MAX
-from scotfree.rag.index import Answer, Index
+from scotfree.rag.index import Index
+from scotfree.rag.searching import Answer
 from scotfree.rag.trouble import RagError
 
 QUESTION_LETTERS_MAX: Final = 2_000

@@ -19,8 +19,8 @@ from scotfree.rag.embed.bert_graph import build_scorer
 from scotfree.rag.embed.embedder import Device
 from scotfree.rag.embed.sessions import REFUSALS, Ready, opened
 from scotfree.rag.embed.shapes import SUPPORTED
-from scotfree.rag.index import Hit
 from scotfree.rag.rerank.ranked import Ranked
+from scotfree.rag.searching import Hit
 from scotfree.rag.trouble import RagError
 
 # Of a graph: ours, and what exporters call theirs.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scotfree.rag.index import Hit
+from scotfree.rag.searching import Hit
 
 
 @dataclass(frozen=True)
