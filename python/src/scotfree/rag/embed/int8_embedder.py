@@ -1,4 +1,4 @@
-"""Embeddings in whole numbers of 8 bits, which processors multiply faster: VNNI of x86-64, the dot product of ARM.
+"""Embeddings in whole numbers of 8 bits, which x86-64 with VNNI multiplies faster; others are untried.
 
 Weights have a scale for each column; what they are multiplied with has one for all of it, found as it comes. So
 that a text's vector does not depend on what is embedded beside it, each text is run alone.
