@@ -100,6 +100,6 @@ def _embedded(known: Known, questions: Sequence[str], shown: Shown) -> Vectors:
     found = [np.empty((0, known.dimensions), np.float32)]
     with shown.bar("embedding questions", len(questions), "question") as progress:
         for at in range(0, len(questions), _AT_ONCE):
-            found.append(known.embed(questions[at : at + _AT_ONCE]))
+            found.append(known.embed_questions(questions[at : at + _AT_ONCE]))
             progress(len(found[-1]))
     return np.concatenate(found)
