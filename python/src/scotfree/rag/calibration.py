@@ -195,9 +195,9 @@ def nearest(questions: Vectors, parts: Iterable[tuple[Numbers, Vectors]]) -> lis
 def questions(texts: Sequence[str], chance: random.Random) -> list[str]:
     """As many questions out of texts: words that follow each other in one of them, and such of another.
 
-    A sentence as it stands is nearer to its own passage than what people ask, and found with less care. A bound that
-    finds .994 of what is near to sentences of WordNet's glosses finds .986 of what is near to examples of their
-    words' use; of what is near to such questions and to the examples it finds as much.
+    A sentence as it stands is nearer to its own passage than what people ask, and found with less care. A bound
+    that finds .994 of what is near to sentences of WordNet's glosses finds .986 of what is near to examples of
+    their words' use; of what is near to such questions and to the examples it finds as much.
     """
     parts = [_part(sentence(text, chance), chance) for text in texts]
     return [f"{one} {other}" for one, other in zip(parts, parts[1:] + parts[:1], strict=True)]
