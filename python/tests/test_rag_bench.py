@@ -259,7 +259,8 @@ def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeyp
     questions = {str(at): f"topic{at % 5}" for at in range(12)}
     judgements = {number: {str(at): 1 for at in range(int(number) % 5, 300, 9)} for number in questions}
     of = Collection(documents, questions, judgements)
-    monkeypatch.setattr(rag_edge, "CACHED", 0.6)
+    monkeypatch.setattr(rag_edge, "CACHED", 0.1)
+    monkeypatch.setattr(rag_edge, "WARM_UP", 12)
     monkeypatch.setattr(Device, "named", lambda *_: Device(1e5, 10.0, 1e6))
     monkeypatch.setattr(
         rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
@@ -276,6 +277,9 @@ def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeyp
     assert found["generate_embedding_ms"] > 5 * found["ours_embedding_ms"]
     assert found["reuse_ratio"] > 1.5 and 0 < found["flat_ndcg10"] <= 1
     assert found["threshold_p0_hits_percent"] > found["threshold_p90_hits_percent"]
+    assert found["threshold_p90_begun_ms"] == found["threshold_p90_ended_ms"] > 0 == found["threshold_p0_begun_ms"]
+    best = min(found[f"threshold_p{percent}_p95_ms"] for percent in rag_edge.THRESHOLDS)
+    assert found["own_than_best_threshold_p95_times"] == found["threshold_own_p95_ms"] / best
 
 
 def test_one_question_is_looked_for_while_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
