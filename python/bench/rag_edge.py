@@ -37,10 +37,10 @@ RECALL = 0.99
 CACHED = 0.07
 # Thresholds of the cache that are tried: so many of a hundred clusters cost less.
 THRESHOLDS = (0, 25, 50, 75, 90)
-# Questions of the half that sets nprobe, in turn, before anything is measured. A threshold that ends at two and a half
-# times what a cluster costs in the median rises there by fifty steps, and every other question that misses raises it:
-# a hundred questions; twice as many are asked.
-WARM_UP = 200
+# Questions of the half that sets nprobe, in turn, before anything is measured. A threshold that ends at two and a
+# half times what a cluster costs in the median rises there by 125 steps, and every other question that misses
+# raises it: 250 questions, and some more are asked.
+WARM_UP = 400
 _REFERENCE_BYTES = 16
 # They keep nothing from one question to the next.
 _FORGETFUL = (Mode.GENERATE, Mode.LOAD)

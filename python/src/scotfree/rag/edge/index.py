@@ -2,7 +2,7 @@
 
 Algorithm 1: embeddings of clusters that take longer to make than the SLO are stored. Search (4.5.3): stored ones
 are loaded, cached ones taken, others made again. Insertion and removal (4.5.4): into the nearest cluster and out
-of it; one that grew too large is split, one that became cheap joins a neighbour with which it still answers in time.
+of it; one that grew too large is split, one that became cheap joins a neighbour if both together are in time.
 
 What was built can be saved and opened by another process, which then has never had more in memory than it needs.
 """
@@ -186,6 +186,15 @@ class EdgeIndex:
         """What a cluster costs at the least that is cached."""
         return self._threshold.cost_ns
 
+    @property
+    def average_ns(self) -> float | None:
+        """What a search took on average lately, if there was one."""
+        return self._threshold.average_ns
+
+    def resume(self, threshold_ns: float, average_ns: float | None) -> None:
+        """Goes on with the threshold and the average of an earlier process."""
+        self._threshold.cost_ns, self._threshold.average_ns = threshold_ns, average_ns
+
     def cost_ns(self, cluster: int) -> float:
         """What it takes to make a cluster's embeddings."""
         return sum(self._clusters[cluster].letters) * self.settings.letter_ns
@@ -234,6 +243,11 @@ class EdgeIndex:
         self._settle(cluster, None if vectors is None else np.delete(vectors, row, axis=0))
         if self._is_small(cluster):
             self._merge(cluster)
+
+    def ranks(self, question: Vectors) -> dict[int, int]:
+        """Of each passage how many clusters are nearer to a question than its own."""
+        order = self._nearest(question, len(self._clusters))
+        return {passage: rank for rank, place in enumerate(order) for passage in self._clusters[place].passages}
 
     def _nearest(self, question: Vectors, probes: int) -> list[int]:
         distances = np.linalg.norm(self._centroids - question, axis=1)
@@ -285,6 +299,8 @@ class EdgeIndex:
 
     def _load(self, cluster: int) -> Vectors:
         found: Vectors = np.load(self._path(cluster))
+        if found.shape != (len(self._clusters[cluster].passages), self._embedder.dimensions):
+            raise ValueError(f"{self._path(cluster)} has not a row for each passage of its cluster")
         return found
 
     def _path(self, cluster: int) -> Path:
@@ -329,7 +345,7 @@ class EdgeIndex:
         return len(costs) > 1 and costs[cluster] <= self.settings.merge_share * statistics.median(costs)
 
     def _merge(self, cluster: int) -> None:
-        """It joins the nearest of those with which it costs no more than the SLO; without one it stays as it is."""
+        """It joins the nearest with which it costs no more than the SLO; without one it stays as it is."""
         near = self._nearest(self._centroids[cluster], len(self._clusters))
         cost = self.cost_ns(cluster)
         within = (other for other in near if cost + self.cost_ns(other) <= self.settings.slo_ns)
