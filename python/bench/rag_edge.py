@@ -129,7 +129,8 @@ class Trial:
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """The arm has a name of its own; the settings say the collection, the modelled device and the SLO.
 
-    `memory_mib` is what the device has for embeddings, if that is not enough for all.
+    `memory_mib` is what the device has for embeddings, if that is not enough for all; `letter_us` what a letter takes
+    this machine to embed, if that is not to be measured: what is stored and cached depends on it.
     """
     trial = _trial(settings)
     prepared, opening = trial.prepared, trial.opening
@@ -158,7 +159,8 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
 def _trial(settings: dict[str, Any]) -> Trial:
     prepared = rag_collections.prepared(settings["collection"], settings["questions"])
     build_ours(Mode.OURS, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
-    device = Device.named(settings["modelled"], prepared.letter_ns(), THREADS)
+    letter_ns = 1e3 * settings["letter_us"] if "letter_us" in settings else prepared.letter_ns()
+    device = Device.named(settings["modelled"], letter_ns, THREADS)
     cache_bytes = round(CACHED * prepared.vectors.nbytes)
     half = len(prepared.questions) // 2
     opening = Opening(cache_bytes, None, settings["slo_ms"] * 1e6, device.letter_ns)
@@ -265,23 +267,36 @@ def _costs(index: OnDevice, device: Device) -> dict[str, float]:
 
 
 def _thresholds(trial: Trial) -> dict[str, float]:
-    """EdgeRAG with thresholds that stay as they are (Figure 4.7), and with its own."""
+    """EdgeRAG with thresholds that stay as they are (Figure 4.7), and with its own.
+
+    Each half of the questions is asked when the other has been: of 26 latencies the 95th of a hundred is one
+    question's.
+    """
+    halves = [(trial.before, list(trial.asked))]
+    halves.append(
+        ([trial.asked[each % len(trial.asked)] for each in range(WARM_UP)], list(range(trial.asked.start)))
+    )
     found: dict[str, float] = {}
     with _index(trial, Mode.EDGERAG) as (index, _):
         not_stored = set(range(index.clusters)) - set(index.stored)
         costs = [index.cost_ns(cluster) for cluster in not_stored] or [0.0]
     for percent in (*THRESHOLDS, None):
         name = "own" if percent is None else f"p{percent}"
-        with _index(trial, Mode.EDGERAG) as (index, told):
-            if percent is not None:
-                index.fix(float(np.percentile(costs, percent)) if percent else 0.0)
-            told(trial.before)
-            found[f"threshold_{name}_begun_ms"] = index.threshold_ns / 1e6
-            of = told(trial.asked)
-            found[f"threshold_{name}_ended_ms"] = index.threshold_ns / 1e6
-        found[f"threshold_{name}_mean_ms"] = float(np.mean(of.latencies_ms))
-        found[f"threshold_{name}_p95_ms"] = float(np.percentile(of.latencies_ms, 95))
-        found[f"threshold_{name}_hits_percent"] = 100 * of.hits / max(1, of.hits + of.misses)
+        both, hits, misses = [], 0, 0
+        for before, asked in halves:
+            with _index(trial, Mode.EDGERAG) as (index, told):
+                if percent is not None:
+                    index.fix(float(np.percentile(costs, percent)) if percent else 0.0)
+                told(before)
+                begun_ns = index.threshold_ns
+                of = told(asked)
+            both += of.latencies_ms
+            hits, misses = hits + of.hits, misses + of.misses
+        found[f"threshold_{name}_begun_ms"] = begun_ns / 1e6
+        found[f"threshold_{name}_ended_ms"] = index.threshold_ns / 1e6
+        found[f"threshold_{name}_mean_ms"] = float(np.mean(both))
+        found[f"threshold_{name}_p95_ms"] = float(np.percentile(both, 95))
+        found[f"threshold_{name}_hits_percent"] = 100 * hits / max(1, hits + misses)
     for metric in ("mean", "p95"):
         best = min(found[f"threshold_p{percent}_{metric}_ms"] for percent in THRESHOLDS)
         found[f"own_than_best_threshold_{metric}_times"] = found[f"threshold_own_{metric}_ms"] / best

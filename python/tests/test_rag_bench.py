@@ -303,7 +303,7 @@ def test_what_has_no_room_is_read_from_the_card(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
     )
-    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any"}
+    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any", "letter_us": 1.0}
     ample = rag_edge.measure("made", settings)
     tight = rag_edge.measure("made", settings | {"memory_mib": ample["flat_memory_mib"] / 5})
     for mode in ("flat", "ivf", "generate"):

@@ -1,4 +1,4 @@
-"""Retrieval takes nothing of the study's, nor the other way round: each is installed without the other's packages."""
+"""Retrieval takes nothing of the study's packages, nor the other way round: each is installed without the other's."""
 
 from __future__ import annotations
 
