@@ -117,7 +117,7 @@ case ${1:-} in
     if ! is_made; then
       environment=target/python-rag
       requirements=python/requirements-rag.txt
-      holds="what retrieval uses, with its model: about RAGMB MB on disk, once"
+      holds="what retrieval uses, with its model: about 380 MB on disk, once"
       programs=(scot-rag)
     fi
     ;;

@@ -129,8 +129,8 @@ class Trial:
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """The arm has a name of its own; the settings say the collection, the modelled device and the SLO.
 
-    `memory_mib` is what the device has for embeddings, if that is not enough for all; `letter_us` what a letter takes
-    this machine to embed, if that is not to be measured: what is stored and cached depends on it.
+    `memory_mib` is what the device has for embeddings, if that is not enough for all; `letter_us` what a letter
+    takes this machine to embed, if that is not to be measured: what is stored and cached depends on it.
     """
     trial = _trial(settings)
     prepared, opening = trial.prepared, trial.opening

@@ -1,4 +1,4 @@
-"""Retrieval takes nothing of the study's packages, nor the other way round: each is installed without the other's."""
+"""Retrieval takes nothing of the study's packages, and the study nothing of its: each is installed by itself."""
 
 from __future__ import annotations
 
