@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -43,6 +44,8 @@ _QUESTIONS: Final = "questions.npz"
 _FAISS: Final = "vectors.faiss"
 _GRAPH: Final = "vectors.graph"
 _DATABASE: Final = "vectors.sqlite"
+# Of what a process has mapped, the line that begins a mapping.
+_MAPPING: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+ ")
 
 # Rows of what is near to a question.
 Rows = list[int]
@@ -199,20 +202,24 @@ def main(name: str, folder: str, effort: str) -> int:
         importlib.import_module(library)
     model = OnnxEmbedder(threads=1)
     model.embed([text for _, text in asked])
-    before = _memory()
+    before = _memory(Path(folder))
     peer = KINDS[name].open(Path(folder), Beside(model, {}))
     for vector, text in asked:
         peer.search(vector, text, int(effort))
-    print(json.dumps({key: value - before[key] for key, value in _memory().items()}))
+    print(json.dumps({key: value - before[key] for key, value in _memory(Path(folder)).items()}))
     return 0
 
 
-def _memory() -> dict[str, int]:
-    """Of this process, in bytes: all that is resident, and what of it the kernel cannot drop."""
+def _memory(folder: Path) -> dict[str, int]:
+    """Of this process, in bytes: what the kernel cannot drop, and with it what is resident of an index's files."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {
-        name: int(lines[key].split()[0]) * 1024 for name, key in (("resident", "VmRSS"), ("anonymous", "RssAnon"))
-    }
+    anonymous, mapped, is_of_index = int(lines["RssAnon"].split()[0]) * 1024, 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if _MAPPING.match(line):
+            is_of_index = str(folder.resolve()) in line
+        elif is_of_index and line.startswith("Rss:"):
+            mapped += int(line.split()[1]) * 1024
+    return {"resident": anonymous + mapped, "anonymous": anonymous}
 
 
 def _embedding_ms(peer: Peer, table: _Table, prepared: Prepared, questions: range) -> float:
