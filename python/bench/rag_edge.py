@@ -171,7 +171,7 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
 
 def _trial(settings: dict[str, Any]) -> Trial:
     prepared = rag_collections.prepared(settings["collection"], settings["questions"])
-    build_ours(Mode.OURS, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
+    build_ours(Mode.SMALLEST, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
     letter_ns = 1e3 * settings["letter_us"] if "letter_us" in settings else prepared.letter_ns()
     device = Device.named(settings["modelled"], letter_ns, THREADS)
     cache_bytes = round(CACHED * prepared.vectors.nbytes)
@@ -227,7 +227,7 @@ def _index(trial: Trial, mode: Mode) -> Iterator[tuple[OnDevice, Ask]]:
 
 def _ours(trial: Trial) -> Told:
     prepared, paced = trial.prepared, Paced(trial.prepared.known, trial.device)
-    folder = Mode.OURS.folder(prepared.base)
+    folder = Mode.SMALLEST.folder(prepared.base)
     with Index(folder, paced, cache_bytes=trial.opening.cache_bytes) as index:
 
         def one(question: int, told: Told) -> list[Place]:
@@ -365,6 +365,6 @@ def _served(trial: Trial, found: dict[str, float]) -> dict[str, float]:
     """
     count = found["passages"]
     theirs = trial.prepared.known.dimensions * 4 * found["clusters"] / count + _REFERENCE_BYTES
-    (path,) = Mode.OURS.folder(trial.prepared.base).glob("codes-*.scot")
+    (path,) = Mode.SMALLEST.folder(trial.prepared.base).glob("codes-*.scot")
     ours = path.stat().st_size / count
     return {"theirs_served_m_per_gb": 1e3 / theirs, "ours_served_m_per_gb": 1e3 / ours}

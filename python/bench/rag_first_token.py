@@ -95,7 +95,7 @@ class Parts:
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """The arm is the collection. Ways to ask take turns, after a round that counts for nothing."""
     prepared = rag_collections.prepared(arm, settings["questions"])
-    build_ours(Mode.OURS, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
+    build_ours(Mode.SMALLEST, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
     questions = list(prepared.collection.questions.values())
     told = {"alone": Told(), "beside": Told(), "halves": Told()}
     with _parts(prepared, THREADS) as whole, _parts(prepared, THREADS // 2) as half:
@@ -124,7 +124,7 @@ def _parts(prepared: Prepared, threads: int) -> Iterator[Parts]:
         part = file.with_suffix(".part")
         drawn_model.write(part, SHAPE)
         part.rename(file)
-    with Index(Mode.OURS.folder(prepared.base), OnnxEmbedder(threads=threads)) as index:
+    with Index(Mode.SMALLEST.folder(prepared.base), OnnxEmbedder(threads=threads)) as index:
         model = LocalModel(file, threads=threads)
         try:
             yield Parts(index, model)

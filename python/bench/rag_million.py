@@ -74,10 +74,14 @@ class _Made:
     def __init__(self, of: Spread, flat: Any) -> None:
         self.name, self.digest, self.dimensions, self.tokens_max = of.name, of.digest, of.dimensions, of.tokens_max
         self.count_tokens = of.count_tokens
-        self._flat = flat
+        self._of, self._flat = of, flat
 
     def embed(self, texts: Any) -> Vectors:
         return np.array(self._flat[[rag_spread.number_of(text) for text in texts]])
+
+    def embed_questions(self, questions: Any) -> Vectors:
+        """As texts without a number, also of what was drawn from passages."""
+        return self._of.embed([rag_spread.unnumbered(text) for text in questions])
 
 
 def _write_index(folder: Path, of: Prepared, count: int) -> None:

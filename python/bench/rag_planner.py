@@ -32,8 +32,8 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     prepared = rag_collections.prepared(settings["collection"], settings["questions"])
     # Of its own: what is kept beside the codes is of nobody else's measurement.
     base = prepared.base / "planned"
-    build_ours(Mode.OURS, base, prepared.collection.documents, prepared.known, lambda _: None)
-    folder, questions = Mode.OURS.folder(base), list(prepared.collection.questions.values())
+    build_ours(Mode.SMALLEST, base, prepared.collection.documents, prepared.known, lambda _: None)
+    folder, questions = Mode.SMALLEST.folder(base), list(prepared.collection.questions.values())
     with Index(folder, prepared.known) as keeping:
         keeping.place(Placement())
         with Index(folder, OnnxEmbedder(threads=THREADS), cache_bytes=0) as index:

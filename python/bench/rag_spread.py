@@ -70,6 +70,11 @@ def number_of(text: str) -> int:
     return int(text.partition(_MARK)[0])
 
 
+def unnumbered(text: str) -> str:
+    """The same without numbers before passages."""
+    return text.replace(_MARK, " ")
+
+
 def blocks(vectors: Vectors, count: int, file: Path) -> Iterator[tuple[range, Any]]:
     """All embeddings, some at a time: passage `number` is made of the text `number % len(vectors)`."""
     apart, kept = np.load(file), np.asarray(vectors)

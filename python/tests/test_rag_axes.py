@@ -31,6 +31,10 @@ class Drawn:
     def embed(self, texts: Sequence[str]) -> Vectors:
         return self.vectors[[int(text) for text in texts]]
 
+    def embed_questions(self, questions: Sequence[str]) -> Vectors:
+        """Of those that are drawn from several texts the first."""
+        return self.embed([question.split()[0] for question in questions])
+
     def count_tokens(self, text: str) -> int:
         return len(text)
 

@@ -241,7 +241,7 @@ def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -
     documents = [Document(str(at), text) for at, text in enumerate(texts)]
     of = Collection(documents, {str(at): f"topic{at}" for at in range(9)})
     prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
-    build_ours(Mode.OURS, prepared.base, documents, prepared.known, lambda _: None)
+    build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)
     found = [rag_codes._theirs(prepared, recall, Opening(0, None, 1e9, 1e5)) for recall in (0.3, 0.9)]
     assert all(recall >= wanted for (_, recall, _), wanted in zip(found, (0.3, 0.9), strict=True))
     assert 1 <= found[0][0] < found[1][0] and 10 <= found[0][2] < found[1][2] <= 300
@@ -252,7 +252,7 @@ def test_a_question_takes_what_its_clusters_take(tmp_path: Path, monkeypatch: py
     documents = [Document(str(at), text) for at, text in enumerate(texts)]
     of = Collection(documents, {str(at): f"topic{at}" for at in range(4)})
     prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
-    build_ours(Mode.OURS, prepared.base, documents, prepared.known, lambda _: None)
+    build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)
     opening = Opening(0, None, 1e9, 1e5)
     assert rag_codes._theirs(prepared, 0.9, opening)[0] >= 1
     clock = [0]

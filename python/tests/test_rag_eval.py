@@ -327,7 +327,8 @@ def test_nprobe_is_the_least_that_finds_enough_and_the_same_for_all(measured: Ev
 
 def test_passages_are_counted_by_what_was_done_with_them(measured: Evaluation) -> None:
     counts = {one.mode: (one.estimated, one.loaded, one.cached, one.regenerated) for one in measured.modes}
-    estimated, _, cached, regenerated = counts["ours"]
+    assert counts["ours"][0] == measured.passages and counts["ours"][1] >= 10 and counts["ours"][2:] == (0, 0)
+    estimated, _, cached, regenerated = counts["smallest"]
     assert estimated == measured.passages and 5 <= cached + regenerated < 100
     assert counts["four-bits"] == (measured.passages, 0, 0, 0)
     assert counts["flat"] == counts["ivf"] == (0, 0, 0, 0)
@@ -348,12 +349,13 @@ def test_time_memory_and_disk_are_of_each_mode_alone(measured: Evaluation) -> No
     for mode in (Mode.FLAT, Mode.IVF):
         assert 1 < row(measured, mode).codes_of_flat < 1.2
     own, four, generated = (
-        row(measured, mode).codes_of_flat for mode in (Mode.OURS, Mode.FOUR_BITS, Mode.GENERATE)
+        row(measured, mode).codes_of_flat for mode in (Mode.SMALLEST, Mode.FOUR_BITS, Mode.GENERATE)
     )
     # Of so few passages the axes take as much as the codes.
     assert own < four < 0.5 and generated < 0.3
     assert row(measured, Mode.LOAD).codes_of_flat >= generated
-    disk = row(measured, Mode.OURS).disk
+    assert four < row(measured, Mode.OURS).codes_of_flat < 1
+    disk = row(measured, Mode.SMALLEST).disk
     assert 1 <= disk.texts_bytes / measured.text_bytes < 1.3 and disk.words_bytes > 0
 
 
@@ -410,7 +412,7 @@ def test_a_process_that_cannot_measure_says_why(job: Job, embedder: str, kind: t
 
 
 def test_a_file_of_passages_is_texts_words_free_pages_and_the_rest(job: Job) -> None:
-    path = job.base / "ours" / "passages.sqlite"
+    path = job.base / "default" / "passages.sqlite"
     store = Passages(path)
     sizes = store.sizes()
     store.close()
@@ -459,7 +461,10 @@ def test_what_cannot_be_evaluated_is_said(tmp_path: Path, capsys: pytest.Capture
         assert cli.main(["eval", *words]) == 2
         assert said in capsys.readouterr().err
     for words, said in (
-        (["--mode", "none"], "none is none of ours, four-bits, flat, ivf, ivf+gen, ivf+gen+load, edgerag"),
+        (
+            ["--mode", "none"],
+            "none is none of ours, smallest, four-bits, flat, ivf, ivf+gen, ivf+gen+load, edgerag",
+        ),
         (["--recall", "1.5"], "1.5 is no number from 0 to 1"),
         (["--queries", "0"], "0 is no whole number"),
         (["--slo", "fast"], "fast is no time"),

@@ -49,7 +49,7 @@ def test_it_finds_the_share_that_was_asked_for_and_says_so(index: Index) -> None
     assert index.bound is not None and index.bound.is_held
     assert (index.bound.target, index.bound.passages) == (0.99, 600)
     measured = index.measured()
-    assert measured is not None and measured[1] == calibration.QUESTIONS and measured[0].recall >= 0.985
+    assert measured is not None and measured.questions == calibration.QUESTIONS and measured.found.recall >= 0.985
     assert recall(index, documents(600)) >= 0.97
 
 

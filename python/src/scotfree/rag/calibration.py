@@ -51,6 +51,8 @@ _WORDS_MAX: Final = 24
 _PARTS: Final = 3
 _PART_MIN: Final = 2
 
+# The vectors of passages, in the order of their numbers.
+Exactly = Callable[[Sequence[int]], Vectors]
 # Gives a search for a vector exact values until it is over, and says of how many passages.
 Complete = Callable[[_native.Search, Vectors], int]
 
@@ -143,17 +145,31 @@ def begun(snapshot: _native.Snapshot, question: Vectors, deviations: float) -> _
     return snapshot.search(lent(question), COUNT, snapshot.clusters, deviations, set(), bare_probes=0)
 
 
-def widest(
-    snapshot: _native.Snapshot, questions: Vectors, complete: Complete
-) -> Iterator[tuple[Vectors, dict[int, float]]]:
+def several(
+    snapshot: _native.Snapshot, sample: Sample, targets: Sequence[float], complete: Complete
+) -> list[Bound]:
+    """The narrowest bound for each share of the nearest; of those that no bound finds none."""
+    steps = range(round((_MOST - _LEAST) / _STEP) + 1)
+    bounds, rest = [], sorted(targets)
+    for step in steps:
+        deviations = round(_LEAST + step * _STEP, 3)
+        tried = found(snapshot, sample, deviations, complete) if rest else Found(0.0, 0.0)
+        while rest and tried.recall >= rest[0]:
+            bounds.append(Bound(rest.pop(0), tried.recall, deviations, snapshot.rows, round(tried.exact, 1)))
+        if deviations >= _WIDE:
+            break
+    return bounds
+
+
+def widest(snapshot: _native.Snapshot, questions: Vectors, complete: Complete) -> Iterator[dict[int, float]]:
     """Of each question what is nearest, where not all can be compared: what a most careful search finds."""
     for question in questions:
         search = begun(snapshot, question, _WIDE)
         complete(search, question)
-        yield question, dict(search.found())
+        yield dict(search.found())
 
 
-def by_asking(exact: Callable[[Sequence[int]], Vectors]) -> Complete:
+def by_asking(exact: Exactly) -> Complete:
     """With the vectors of passages, in the order of their numbers."""
 
     def complete(search: _native.Search, question: Vectors) -> int:

@@ -16,6 +16,7 @@ COMMANDS = Commands(
         "ask": "find the passages nearest to a question, and let a language model answer from them",
         "edge": "search an index as EdgeRAG does: clusters of passages that are embedded again while it searches",
         "plan": "choose what to keep of embeddings, within memory, storage and latency",
+        "check": "see whether an index is whole, and how much of the nearest its searches find",
         "serve": "search in a browser or from programs, and see which passages, which stages, how long",
         "mcp": "let an assistant search and read your documents, by the Model Context Protocol",
         "eval": "measure recall, judged quality, time and memory on a collection in BEIR's layout",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import math
-import random
 import re
 import sqlite3
 import threading
@@ -32,10 +31,11 @@ from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
 from scotfree.rag.embed.made import Made
 from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Wanted, Where, passes, read
-from scotfree.rag.pending import Numbers, Pending, Scored, Settled
+from scotfree.rag.pending import Pending, Scored, Settled
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
+from scotfree.rag.sampling import Measured, Sampler
 from scotfree.rag.searching import (
     BITS_EXACT_ENOUGH,
     Answer,
@@ -124,6 +124,7 @@ class Index:
         self._update = Update(self._passages, embedder)
         self._bits = bits
         self._finder = Finder(self._passages, embedder, cache_bytes)
+        self._sampler = Sampler(self._passages, embedder)
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
         self._change_lock = threading.RLock()
         self._check_model(keep or _kept_with(bits, embedder.dimensions))
@@ -221,8 +222,8 @@ class Index:
         """How careful its searches are, and what they were measured to find; none before the first snapshot."""
         return self._seen.bound
 
-    def measured(self, questions: int | None = None) -> tuple[calibration.Found, int] | None:
-        """What searches find of the nearest passages, and of how many questions drawn from the texts.
+    def measured(self, questions: Sequence[str] | None = None) -> Measured | None:
+        """What searches find of the nearest passages, for these questions or for some drawn from the texts.
 
         What is nearest is known from the rows; where there are none, a search that is most careful finds it, which
         embeds some hundred passages a question. None before the first snapshot.
@@ -230,9 +231,35 @@ class Index:
         seen = self._seen
         if seen.snapshot is None:
             return None
-        complete = self._completing(seen)
-        sample = self._sample(seen, seen.snapshot, complete, questions)
-        return calibration.found(seen.snapshot, sample, careful(seen), complete), len(sample.near)
+        complete = self._sampler.completing(seen)
+        asked = None if questions is None else embed_questions(self._embedder, questions)
+        sample = self._sampler.sample(seen, seen.snapshot, complete, asked)
+        found = calibration.found(seen.snapshot, sample, careful(seen), complete)
+        return Measured(self._target(), found, len(sample.near), self._sampler.others(seen, sample, complete))
+
+    @property
+    def embeds_nothing(self) -> bool:
+        """Whether all that a search may ask for lies beside the codes."""
+        return self._seen.keeps_rows and self._seen.stored.exact is not None
+
+    def damages(self) -> list[str]:
+        """What of its files is not as it was written, the first things in words; none: it is whole.
+
+        The codes were read when it was opened.
+        """
+        exact = self._seen.stored.exact
+        return [*self._passages.damages(), *(exact.damages() if exact else [])]
+
+    def hold(self, recall: float, questions: Sequence[str] | None = None) -> Bound | None:
+        """Has searches find so much of the nearest from now on, for these questions or for drawn ones.
+
+        None where there is nothing to measure: before the first snapshot, or where codes alone are searched.
+        """
+        self._recall = calibration.checked(recall)
+        asked = None if questions is None else embed_questions(self._embedder, questions)
+        with self._changing():
+            self._keep_bound(asked, is_forced=True)
+        return self.bound
 
     @property
     def embedder(self) -> Embedder:
@@ -424,10 +451,10 @@ class Index:
             known[stored.SETTING] = said
             kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
             new = replace(new, stored=kept)
-            complete = self._completing(new)
+            complete = self._sampler.completing(new)
         assert new.snapshot is not None
         if not guesses(new):
-            questions = self._questions(source.numbers, calibration.QUESTIONS)
+            questions = self._sampler.drawn(source.numbers, calibration.QUESTIONS)
             sample = calibration.Sample(questions, calibration.nearest(questions, source.parts()))
             known[_BOUND] = calibration.calibrated(new.snapshot, sample, self._target(), complete).written()
         return known
@@ -454,7 +481,7 @@ class Index:
     def _target(self) -> float:
         return self._recall or float(self._passages.setting(_RECALL) or calibration.RECALL)
 
-    def _keep_bound(self) -> None:
+    def _keep_bound(self, questions: Vectors | None = None, *, is_forced: bool = False) -> None:
         """Measures the bound again where another share is to be found, or among many more passages."""
         seen, target = self._seen, self._target()
         if seen.snapshot is None or guesses(seen):
@@ -463,62 +490,14 @@ class Index:
             # It was made before bounds were measured, and nobody asked for what embeds some thousand passages.
             return
         measured = seen.bound.passages if seen.bound and seen.bound.target == target else 0
-        if seen.snapshot.rows < _GROWN * measured:
+        if seen.snapshot.rows < _GROWN * measured and not is_forced:
             return
-        complete = self._completing(seen)
-        sample = self._sample(seen, seen.snapshot, complete)
+        complete = self._sampler.completing(seen)
+        sample = self._sampler.sample(seen, seen.snapshot, complete, questions)
         bound = calibration.calibrated(seen.snapshot, sample, target, complete)
         self._passages.make_known(_RECALL, str(target).encode())
         self._passages.make_known(_BOUND, bound.written())
         self._seen = self._read(seen)
-
-    def _sample(
-        self, seen: Seen, snapshot: _native.Snapshot, complete: calibration.Complete, count: int | None = None
-    ) -> calibration.Sample:
-        """Questions drawn from its texts, and what is nearest to each of them."""
-        exact = seen.stored.exact
-        numbers = np.array(snapshot.passages(), np.uint32)
-        if exact is not None and exact.has(numbers).all():
-            questions = self._questions(numbers, count or calibration.QUESTIONS)
-            return calibration.Sample(questions, calibration.nearest(questions, exact.parts()))
-        questions = self._questions(numbers, count or calibration.QUESTIONS_EMBEDDED)
-        near = [near for _, near in calibration.widest(snapshot, questions, complete)]
-        return calibration.Sample(questions, near)
-
-    def _questions(self, numbers: Numbers, count: int) -> Vectors:
-        """The embeddings of questions out of so many passages' texts."""
-        chance = random.Random(_SEED)
-        drawn = sorted(chance.sample(numbers.tolist(), min(count, len(numbers))))
-        texts = self._passages.texts(drawn)
-        asked = calibration.questions([texts[number].text for number in drawn if number in texts], chance)
-        return embed_questions(self._embedder, asked)
-
-    def _completing(self, seen: Seen) -> calibration.Complete:
-        """With rows; what has none is embedded, once."""
-        made: dict[int, Vectors] = {}
-
-        def embedded(numbers: Sequence[int]) -> Vectors:
-            texts = self._passages.texts([number for number in numbers if number not in made])
-            vectors = embed_all(self._embedder, [text.text for text in texts.values()])
-            made.update(zip(texts, vectors, strict=True))
-            # Of one that was removed meanwhile: near to nothing.
-            nothing = np.zeros(self._embedder.dimensions, np.float32)
-            return np.array([made.get(number, nothing) for number in numbers], np.float32)
-
-        exact = seen.stored.exact
-        if exact is None:
-            return calibration.by_asking(embedded)
-
-        def complete(search: _native.Search, question: Vectors) -> int:
-            count = 0
-            while True:
-                loaded, missing = exact.refine(search, question, calibration.BATCH)
-                count += len(loaded) + len(missing)
-                if not missing:
-                    return count
-                search.give(list(zip(missing, (embedded(missing) @ question).tolist(), strict=True)))
-
-        return complete
 
     def _sweep(self) -> None:
         """Removes what was current before, and what never was; whoever has one open keeps it."""

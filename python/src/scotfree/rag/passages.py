@@ -37,6 +37,8 @@ _APPLICATION: Final = 0x53434F54
 _PATIENCE_S: Final = 10
 # Of an index, beside the file: what is searched.
 SNAPSHOTS: Final = "codes-*"
+# Of what is damaged so much is named.
+_DAMAGES_MAX: Final = 5
 # Numbers in one statement: SQLite's own limit is far above.
 _MANY: Final = 500
 
@@ -325,6 +327,18 @@ class Passages:
         words = sum(whole for name, (whole, _) in sizes.items() if name.startswith("words"))
         texts, free_bytes = whole - places, free * page_bytes
         return Sizes(texts, words, free_bytes, pages * page_bytes - free_bytes - texts - words)
+
+    def damages(self) -> list[str]:
+        """What of the file is not as it was written, in SQLite's words; none: it is whole."""
+        try:
+            found = [str(row[0]) for row in self._changes.execute(f"pragma integrity_check({_DAMAGES_MAX})")]
+            # The words are compared with the texts that they are of.
+            self._changes.execute("insert into words (words, rank) values ('integrity-check', 1)")
+        except sqlite3.DatabaseError as error:
+            found = [str(error)]
+        finally:
+            self._changes.rollback()
+        return [f"{self._path.name}: {one}" for one in found if one != "ok"]
 
     def count(self) -> int:
         """How many passages there are."""

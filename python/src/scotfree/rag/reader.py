@@ -50,6 +50,11 @@ class Reader:
                 if self._connection is None:
                     raise _closed() from None
                 raise
+            except sqlite3.DatabaseError as error:
+                # Of this kind itself, and none derived from it, is what is wrong with the file.
+                if type(error) is sqlite3.DatabaseError:
+                    raise _damaged(error) from None
+                raise
 
     def value(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first column of the first row; nothing, where there is no row."""
@@ -69,3 +74,10 @@ class Reader:
 
 def _closed() -> RagError:
     return RagError("read the index: it is closed", "open it again")
+
+
+def _damaged(error: sqlite3.DatabaseError) -> RagError:
+    return RagError(
+        f"read the index: the file of its texts is damaged ({error})",
+        "`scot rag check` says what else is; remove the index's folder and index again",
+    )

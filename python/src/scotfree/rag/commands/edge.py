@@ -13,7 +13,7 @@ from scotfree.numbers import amount, duration_ns, whole
 from scotfree.rag.commands import opening
 from scotfree.rag.edge.beside import CACHE_BYTES, EdgeRag, Wanted
 from scotfree.rag.evaluation.progress import Shown
-from scotfree.rag.index import Answer
+from scotfree.rag.searching import Answer
 from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode, printable
 

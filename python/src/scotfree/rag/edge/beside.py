@@ -28,7 +28,8 @@ from scotfree.rag.edge.index import Configuration, EdgeIndex, Found, Settings
 from scotfree.rag.embed.embedder import Vectors, embed
 from scotfree.rag.evaluation.corpus import embeddings
 from scotfree.rag.evaluation.progress import Shown
-from scotfree.rag.index import Answer, Hit, Index
+from scotfree.rag.index import Index
+from scotfree.rag.searching import Answer, Hit
 from scotfree.rag.trouble import RagError
 
 SLO_NS: Final = 1e9

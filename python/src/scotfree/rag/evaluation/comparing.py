@@ -94,7 +94,7 @@ def evaluate(
     prepared = prepare(collection, folder, made(settings.embedder), shown)
     grader = Grader(models, prepared.base) if models else None
     # Its file of texts is that of all.
-    _build_ours(Mode.OURS, prepared, shown)
+    _build_ours(Mode.SMALLEST, prepared, shown)
     setup = _setup(prepared, settings, shown)
     measured = {mode: _measured(mode, setup, shown) for mode in settings.modes}
     found = _evaluation(setup, [_row(mode, setup, of, shown) for mode, of in measured.items()])
@@ -142,7 +142,7 @@ def _build_theirs(mode: Mode, prepared: Prepared, opening: Opening) -> EdgeIndex
 
 def _measured(mode: Mode, setup: _Setup, shown: Shown) -> Measured:
     prepared, opening = setup.prepared, setup.opening
-    if mode.bits:
+    if mode.is_ours:
         _build_ours(mode, prepared, shown)
     else:
         with shown.wait(f"building {mode.value}"):

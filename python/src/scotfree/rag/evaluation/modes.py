@@ -21,7 +21,7 @@ from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings, Texts
 from scotfree.rag.embed.embedder import Embedder, Vectors, embed_questions
 from scotfree.rag.evaluation.corpus import Part, Place, Progress
 from scotfree.rag.evaluation.rows import Disk
-from scotfree.rag.index import BITS, Index
+from scotfree.rag.index import Index, Keep
 from scotfree.rag.passages import Passages
 from scotfree.rag.stages import Staged
 
@@ -32,6 +32,7 @@ class Mode(enum.Enum):
     """By the name that a user gives it."""
 
     OURS = "ours"
+    SMALLEST = "smallest"
     FOUR_BITS = "four-bits"
     FLAT = "flat"
     IVF = "ivf"
@@ -40,23 +41,34 @@ class Mode(enum.Enum):
     EDGERAG = "edgerag"
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is one of our indexes."""
+        return self in (Mode.OURS, Mode.SMALLEST, Mode.FOUR_BITS)
+
+    @property
     def bits(self) -> float | None:
-        """Of a dimension in the codes; nothing, if it is none of ours."""
-        return {Mode.OURS: BITS, Mode.FOUR_BITS: 4}.get(self)
+        """Of a dimension in the codes of ours, where not as many as its passages need."""
+        return 4 if self is Mode.FOUR_BITS else None
+
+    @property
+    def keep(self) -> Keep:
+        """What ours keeps of a passage."""
+        return "rows" if self is Mode.OURS else "codes"
 
     @property
     def configuration(self) -> Configuration | None:
         """Which of the thesis' it is; nothing, if it is ours."""
-        return Configuration[self.name] if self.bits is None else None
+        return None if self.is_ours else Configuration[self.name]
 
     @property
     def is_tuned(self) -> bool:
         """Whether it looks at as many clusters as it is told."""
-        return self.bits is None and self is not Mode.FLAT
+        return not self.is_ours and self is not Mode.FLAT
 
     def folder(self, base: Path) -> Path:
         """Where it lies."""
-        return base / self.name.lower().replace("_", "-")
+        # Not in a folder in which an index of codes was called ours.
+        return base / ("default" if self is Mode.OURS else self.name.lower().replace("_", "-"))
 
 
 @dataclass(frozen=True)
@@ -108,8 +120,8 @@ def opened(mode: Mode, base: Path, embedder: Embedder, opening: Opening) -> Iter
 
 
 @contextmanager
-def passages(base: Path, mode: Mode = Mode.OURS) -> Iterator[Passages]:
-    """The texts that all but the index of four bits share."""
+def passages(base: Path, mode: Mode = Mode.SMALLEST) -> Iterator[Passages]:
+    """The texts of one of ours; the thesis' indexes have those of the smallest."""
     found = Passages(mode.folder(base) / _PASSAGES)
     try:
         yield found
@@ -121,8 +133,8 @@ def build_ours(
     mode: Mode, base: Path, documents: Sequence[Document], embedder: Embedder, progress: Progress
 ) -> None:
     """An index of ours, or what is missing of one; progress is in documents."""
-    assert mode.bits, mode
-    with Index(mode.folder(base), embedder, bits=mode.bits, keep="codes") as index:
+    assert mode.is_ours, mode
+    with Index(mode.folder(base), embedder, bits=mode.bits, keep=mode.keep) as index:
         index.update(_counted(documents, progress))
         index.compact()
 
@@ -153,7 +165,7 @@ def build_theirs(
 
 def disk(mode: Mode, base: Path) -> Disk:
     """What of a mode is on the disk."""
-    of, store = mode.folder(base), mode if mode.bits else Mode.OURS
+    of, store = mode.folder(base), mode if mode.is_ours else Mode.SMALLEST
     codes = sum(path.stat().st_size for path in of.iterdir() if not path.name.startswith(_PASSAGES))
     with passages(base, store) as texts:
         sizes = texts.sizes()
@@ -173,7 +185,9 @@ class _Ours:
     def search(self, question: str, count: int) -> Outcome:
         answer = self._index.search(question, count)
         places = [(hit.document, hit.start) for hit in answer.hits]
-        return Outcome(answer.stages_ns, places, answer.estimated, 0, answer.cached, answer.regenerated)
+        return Outcome(
+            answer.stages_ns, places, answer.estimated, answer.loaded, answer.cached, answer.regenerated
+        )
 
 
 class _Theirs:

@@ -174,6 +174,16 @@ class Exact:
         found: np.ndarray[Any, np.dtype[np.bool_]] = self._places(np.asarray(numbers, np.uint32)) >= 0
         return found
 
+    def damages(self) -> list[str]:
+        """The first row that is not as it was written, in words; none: all are."""
+        try:
+            for at in range(0, len(self.numbers), _MANY):
+                for place, row in enumerate(self._read(at, min(_MANY, len(self.numbers) - at)), at):
+                    self._check(place, row)
+        except RagError as error:
+            return [error.problem]
+        return []
+
     def cool(self) -> None:
         """Has the kernel forget what it keeps of the file: the next reads are the disk's."""
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)

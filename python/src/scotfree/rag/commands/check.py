@@ -1,0 +1,117 @@
+"""`scot rag check`: whether an index is whole, and what its searches find of the nearest passages."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from scotfree.numbers import amount
+from scotfree.rag.commands import opening
+from scotfree.rag.evaluation.progress import Shown
+from scotfree.rag.index import Index
+from scotfree.rag.placement import sample
+from scotfree.rag.sampling import Measured
+from scotfree.trouble import printable
+
+HELP = "see whether an index is whole, and how much of the nearest its searches find"
+EXAMPLES = """\
+  scot rag check                                   with questions drawn from your texts
+  scot rag check --questions asked.txt             with your own, one a line
+  scot rag check --questions asked.txt --hold 0.995    has searches find that much of what is near to them"""
+_FOUND_MAX: Final = 0.99999
+# It is damaged, or finds less than it is to.
+_SHORT: Final = 1
+_FLOAT_BYTES: Final = 4
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    opening.add(parser)
+    parser.add_argument(
+        "--questions", type=Path, metavar="FILE", help="one a line (default: drawn from the index's own texts)"
+    )
+    parser.add_argument(
+        "--hold",
+        type=amount(0.01, _FOUND_MAX),
+        metavar="SHARE",
+        help="have searches find so much of the ten nearest from now on, by these questions",
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(flags: Namespace) -> int:
+    """Does it; 1 if the index is damaged or finds less than it is to."""
+    questions = sample.read(flags.questions) if flags.questions else None
+    shown = Shown(is_quiet=flags.json)
+    with opening.opened(flags) as index:
+        with shown.wait("reading all of it"):
+            damages = index.damages()
+        with shown.wait("searching" if index.embeds_nothing else "searching, and embedding passages again"):
+            if flags.hold is not None and not damages:
+                index.hold(flags.hold, questions)
+            began = time.perf_counter()
+            measured = None if damages else index.measured(questions)
+            took_s = time.perf_counter() - began
+        if flags.json:
+            print(json.dumps(_written(index, damages, measured), indent=1))
+        else:
+            print(printable("\n".join(_told(index, damages, measured))))
+    if not flags.json and measured and flags.questions is None:
+        print(f"{measured.questions} questions were drawn from your texts; {took_s:.1f} s", file=sys.stderr)
+    return _SHORT if damages or (measured and not measured.is_held) else 0
+
+
+def _written(index: Index, damages: list[str], measured: Measured | None) -> dict[str, Any]:
+    return {
+        "index": str(index.folder),
+        "passages": len(index),
+        "damages": damages,
+        "measured": asdict(measured) | {"is_held": measured.is_held} if measured else None,
+    }
+
+
+def _told(index: Index, damages: list[str], measured: Measured | None) -> list[str]:
+    if damages:
+        return [
+            f"{index.folder} is damaged:",
+            *(f"  {one}" for one in damages),
+            "remove the folder and index again: your files are as they were",
+        ]
+    lines = [f"{index.folder}: {len(index):,} passages of {len(index.documents()):,} documents", *_sizes(index)]
+    if measured is None:
+        return [*lines, "whole; nothing is measured before a snapshot, which a thousand passages or a build make"]
+    verdict = "held" if measured.is_held else "NOT HELD"
+    return [
+        *lines,
+        f"whole; searches find {measured.found.recall:.3f} of the ten nearest, {measured.target} is to be: "
+        f"{verdict} ({measured.questions} questions)",
+        "",
+        "to find     takes exact values of" + ("" if index.embeds_nothing else " (each embedded again)"),
+        *(
+            f"  {one.target:<10.5g}{one.exact:>8,.1f} passages a question, bound {one.deviations} standard errors"
+            for one in measured.others
+        ),
+        *([] if measured.is_held else [_mend(measured)]),
+    ]
+
+
+def _mend(measured: Measured) -> str:
+    if any(one.target >= measured.target for one in measured.others):
+        return f"`scot rag check --hold {measured.target}`, with the same questions, holds it"
+    return "no bound holds that: ask for less, or make an index with more bits a dimension"
+
+
+def _sizes(index: Index) -> list[str]:
+    found = index.snapshot()
+    if found is None:
+        return []
+    path, snapshot = found
+    flat = max(1, snapshot.rows * snapshot.dimensions * _FLOAT_BYTES)
+    codes, rows = path.stat().st_size, index.stored.file_bytes
+    kept = f", rows {rows / flat:.1%} on the disk" if rows else ", and no rows"
+    return [f"of embeddings as floats: codes of {snapshot.bits} bits {codes / flat:.1%}{kept}"]
