@@ -14,6 +14,9 @@ from unreadable import refuse
 from bench.words import Words
 from scotfree.rag import documents, splitting
 from scotfree.rag.documents import Document, Unread, files, read
+from scotfree.rag.formats import html
+from scotfree.rag.formats import pdf as pdf_format
+from scotfree.rag.formats.content import Content
 from scotfree.rag.splitting import Splitter
 
 HTML = """<html><head><title>Not read</title><script>let no = 1;</script></head>
@@ -173,16 +176,16 @@ def test_names_and_letters_that_nobody_can_write_end_nothing(
     with pytest.raises(Unread, match=r"no UTF-8"):
         read(odd)
     (tmp_path / "a.txt").write_text("words")
-    monkeypatch.setattr(documents, "_plain", lambda _: "half \ud800 a letter")
+    monkeypatch.setattr(documents, "_plain", lambda _: Content("half \ud800 a letter"))
     assert read(tmp_path / "a.txt").text == "half ? a letter"
 
 
 def test_elements_deep_in_each_other_are_not_parsed() -> None:
-    assert documents._html(b"<div>" * 100 + b"text") == "text"
+    assert html.read("<div>" * 100 + "text").text == "text"
     # As old pages have it: what a parser ends by itself is not counted.
-    assert documents._html(b"<p>text" * 6_000).count("text") == 6_000
+    assert html.read("<p>text" * 6_000).text.count("text") == 6_000
     with pytest.raises(Unread, match="5,000 deep"):
-        documents._html(b"<div>" * 3_000_000 + b"text")
+        html.read("<div>" * 3_000_000 + "text")
 
 
 def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +194,7 @@ def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("pypdf.PdfReader", fails)
     with pytest.raises(Unread, match="no PDF that can be read: of its own"):
-        documents._pdf(b"%PDF-1.4")
+        pdf_format.read(b"%PDF-1.4")
 
 
 def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:

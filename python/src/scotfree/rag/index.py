@@ -30,6 +30,7 @@ from scotfree import _native
 from scotfree.rag import axes, calibration, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.calibration import Bound
+from scotfree.rag.copies import Copies, Place
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import BATCH_PASSAGES, embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
@@ -39,6 +40,7 @@ from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Where, passes
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
+from scotfree.rag.splitting import Cut
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes, Update
@@ -71,6 +73,8 @@ _LOCK: Final = "lock"
 _EMBEDDER: Final = "embedder"
 # What an index keeps of each passage; where nothing is said, it was made before there was a choice.
 _KEEPS: Final = "keeps"
+# How it cuts documents.
+_CUT: Final = "cut"
 # What share of the nearest searches are to find, and the bound that does.
 _RECALL: Final = "recall"
 _BOUND: Final = "bound"
@@ -143,6 +147,12 @@ class Hit:
     # Inner product with the question.
     similarity: float
     metadata: dict[str, Any]
+    # Where that is, as `line 12`, `page 3` or `cell 2`; nothing, where it is not known.
+    location: str = ""
+    # The headings that it stands under, as `Logs > Rotation`.
+    section: str = ""
+    # Where else the same text stands, of a search that shows it once.
+    copies: list[Place] = field(default_factory=list)
 
 
 @dataclass
@@ -165,7 +175,7 @@ class Answer(Staged):
 class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each counts for an index by itself
         self,
         folder: Path,
         embedder: Embedder,
@@ -174,13 +184,17 @@ class Index:
         cache_bytes: int = CACHE_BYTES,
         keep: Keep | None = None,
         recall: float | None = None,
+        passage_tokens: int | None = None,
+        overlap: int | None = None,
     ) -> None:
         """Opens it, or begins an empty one, whose codes have `bits` a dimension (up to 6), if not each of them.
 
         A new one keeps `"codes"` alone, unless something else is said: searches embed again what may be near, and
         of that keep `cache_bytes`. One that keeps `"rows"` has exact values of each passage beside the codes, so
         that searches embed nothing; then they find the share `recall` of the nearest, .99 unless it is said, which
-        counts from the next `compact` on. A `RagError` says what is wrong with the folder.
+        counts from the next `compact` on. Its passages have up to `passage_tokens` tokens (128), of which
+        `overlap` (0) may be the end of the one before; while there are documents in it these stay as they are. A
+        `RagError` says what is wrong with the folder.
         """
         self._recall = None if recall is None else calibration.checked(recall)
         folder = Path(folder)
@@ -194,7 +208,9 @@ class Index:
         folder = self.folder
         self._embedder = embedder
         self._passages = Passages(folder / _PASSAGES)
-        self._update = Update(self._passages, embedder)
+        cut = self._agreed(passage_tokens, overlap)
+        self._passages.above_letters = cut.above_letters(embedder)
+        self._update = Update(self._passages, embedder, cut)
         self._bits = bits
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
@@ -205,7 +221,7 @@ class Index:
         self._seen = self._read(None)
 
     @classmethod
-    def build(
+    def build(  # noqa: PLR0913
         cls,
         folder: Path,
         documents: Iterable[Document],
@@ -214,9 +230,19 @@ class Index:
         bits: float = BITS,
         keep: Keep | None = None,
         recall: float | None = None,
+        passage_tokens: int | None = None,
+        overlap: int | None = None,
     ) -> Index:
         """An index of these documents; what of them is in the folder already is not embedded again."""
-        index = cls(folder, embedder, bits=bits, keep=keep, recall=recall)
+        index = cls(
+            folder,
+            embedder,
+            bits=bits,
+            keep=keep,
+            recall=recall,
+            passage_tokens=passage_tokens,
+            overlap=overlap,
+        )
         index.update(documents)
         index.compact()
         return index
@@ -257,14 +283,19 @@ class Index:
                 self._version = version
 
     def update(
-        self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None
+        self,
+        documents: Iterable[Document],
+        *,
+        progress: Callable[[Document], None] | None = None,
+        is_gone: Callable[[str], bool] = lambda _: False,
     ) -> Changes:
         """Puts documents in, in place of those of their names; only texts that were not there are embedded.
 
-        `progress` is told of each when it is on the disk.
+        `progress` is told of each when it is on the disk. One that is the same as one of which `is_gone` says
+        so by its name takes over what is there of that.
         """
         with self._changing():
-            return self._update.put(documents, progress or (lambda _: None))
+            return self._update.put(documents, progress or (lambda _: None), is_gone)
 
     add = update
 
@@ -353,7 +384,7 @@ class Index:
             nonlocal embedded
             embedded += len(numbers)
             texts = self._passages.texts(numbers)
-            return embed_all(self._embedder, [texts[number].text for number in numbers])
+            return embed_all(self._embedder, [texts[number].embedded for number in numbers])
 
         with self._changing():
             self._seen = self._read(self._seen)
@@ -381,7 +412,7 @@ class Index:
         if exact := self._seen.stored.exact:
             exact.cool()
 
-    def search(
+    def search(  # noqa: PLR0913 - most are left out
         self,
         question: str,
         count: int = 10,
@@ -391,6 +422,7 @@ class Index:
         probes: int | None = None,
         deviations: float | None = None,
         vector: Vectors | None = None,
+        is_distinct: bool = False,
     ) -> Answer:
         """The passages nearest to a question, of which `vector` is the embedding, where it is known (length one).
 
@@ -398,6 +430,7 @@ class Index:
         is a function of name and metadata. `with_words`: also those that have the question's words, both orders
         fused by reciprocal ranks. `probes` clusters are looked through, all unless it is said; `deviations`
         standard errors are an estimate's bound, as many as find what the index is to find unless it is said.
+        `is_distinct`: the same text is shown once, with the other places where it stands.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
@@ -411,7 +444,8 @@ class Index:
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
-            answer.hits = self._hits(answer, vector, asked, {} if where is None else where)
+            copies = Copies(self._passages) if is_distinct else None
+            answer.hits = self._hits(answer, vector, asked, {} if where is None else where, copies)
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
@@ -423,11 +457,15 @@ class Index:
         seen = self._seen
         places = {number: place for place, number in enumerate(seen.numbers)}
         vectors = {hit.number: seen.pending[places[hit.number]] for hit in hits if hit.number in places}
-        vectors |= self._vectors(Answer(), {hit.number: hit.text for hit in hits if hit.number not in places})
+        missing = {hit.number: hit.text for hit in hits if hit.number not in places}
+        embedded = {number: text.embedded for number, text in self._passages.texts(list(missing)).items()}
+        vectors |= self._vectors(Answer(), missing | embedded)
         rows = [vectors[hit.number] for hit in hits]
         return np.array(rows, np.float32).reshape(-1, self._embedder.dimensions)
 
-    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked, where: Where) -> list[Hit]:
+    def _hits(
+        self, answer: Answer, vector: Vectors, asked: _Asked, where: Where, copies: Copies | None
+    ) -> list[Hit]:
         while True:
             found = self._find(answer, vector, asked)
             if asked.words:
@@ -436,9 +474,12 @@ class Index:
                 texts = self._passages.texts([number for number, _ in found])
             inside = {number for number, text in texts.items() if passes(where, text.document, text.metadata)}
             outside = {number for number, _ in found} - inside
+            if copies and not outside:
+                with answer.stage("load"):
+                    outside = copies.among([texts[number] for number, _ in found], where)
             if not outside:
-                return [_hit(texts[number], similarity) for number, similarity in found]
-            # Removed, put in or changed since the search began: others take their places.
+                return [_hit(texts[number], similarity, copies) for number, similarity in found]
+            # Removed, put in or changed since the search began, or shown already: others take their places.
             asked = replace(asked, outside=asked.outside | outside)
 
     def _find(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Scored]:
@@ -486,7 +527,7 @@ class Index:
             answer.loaded += len(known)
             has_row = set(known)
             others = [number for number in numbers if number not in has_row]
-            texts = {number: found.text for number, found in self._passages.texts(others).items()}
+            texts = {number: found.embedded for number, found in self._passages.texts(others).items()}
         vectors = self._vectors(answer, texts) if texts else {}
         with answer.stage("rerank"):
             made = [(number, float(found @ vector)) for number, found in vectors.items()]
@@ -634,6 +675,26 @@ class Index:
             for path in self.folder.glob(pattern):
                 if path.name not in current:
                     path.unlink(missing_ok=True)
+
+    def _agreed(self, tokens: int | None, overlap: int | None) -> Cut:
+        """How documents are cut: as they were, as long as there are any."""
+        said = self._passages.setting(_CUT)
+        is_new = self._passages.setting(_EMBEDDER) is None
+        cut = Cut(is_titled=True) if is_new else Cut.read(said)
+        wanted = replace(
+            cut,
+            tokens=cut.tokens if tokens is None else tokens,
+            overlap=cut.overlap if overlap is None else overlap,
+        ).checked(self._embedder)
+        if wanted != cut and not is_new and not self._passages.is_empty():
+            raise RagError(
+                f"make passages of {wanted.tokens} tokens, {wanted.overlap} of them overlapping, in the index "
+                f"{self.folder}: it has documents in passages of {cut.tokens}, {cut.overlap} overlapping",
+                "leave that out, or make another index; `scot rag index FOLDER --forget` empties this one",
+            )
+        if wanted != cut or is_new:
+            self._passages.make_known(_CUT, wanted.written())
+        return wanted
 
     def _check_kept(self, said: Keep | None) -> None:
         """Refuses what an index that is there does not keep."""
@@ -811,5 +872,15 @@ def _several(names: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _hit(text: Text, similarity: float) -> Hit:
-    return Hit(text.number, text.text, text.document, text.start, similarity, text.metadata)
+def _hit(text: Text, similarity: float, copies: Copies | None) -> Hit:
+    return Hit(
+        text.number,
+        text.text,
+        text.document,
+        text.start,
+        similarity,
+        text.metadata,
+        text.location,
+        text.section,
+        copies.of(text) if copies else [],
+    )

@@ -14,9 +14,11 @@ from typing import Any
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
+from scotfree.rag.copies import Place
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.index import Answer, Hit, Index
+from scotfree.rag.outline import LINE
 from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode, printable
 
@@ -32,8 +34,9 @@ _COUNT_MAX = 1000
 _NUMBER_MAX = 1 << 63
 # Of what documents are said to be, where nothing is found.
 _KEYS_SHOWN, _VALUES_SHOWN = 4, 6
-# Letters of a passage that are shown.
+# Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
+_COPIES_SHOWN = 3
 
 
 def add(parser: ArgumentParser) -> None:
@@ -92,7 +95,8 @@ def run(flags: Namespace) -> int:
     """Does it."""
     failed = None
     with opening.opened(flags) as index, modelling.opened(flags) as model:
-        answer = index.search(flags.question, flags.count, where=_where(flags.where), with_words=flags.words)
+        where = _where(flags.where)
+        answer = index.search(flags.question, flags.count, where=where, with_words=flags.words, is_distinct=True)
         nothing = "" if answer.hits else _nothing(index, flags)
         if model and answer.hits:
             try:
@@ -150,14 +154,42 @@ def _passages(answer: Answer) -> list[str]:
 def _sources(answer: Answer) -> list[str]:
     """The passages by the numbers that the model knows them by."""
     shown = answer.hits[: answer.written.shown] if answer.written else []
-    return [f"[{place}] {hit.document} (letter {hit.start:,})" for place, hit in enumerate(shown, 1)]
+    return [f"[{place}] {_cited(hit)}" for place, hit in enumerate(shown, 1)]
+
+
+def _cited(hit: Hit) -> str:
+    name, more = _place(hit), ", ".join(_beside(hit))
+    return f"{name} ({more})" if more else name
 
 
 def _shown(place: int, hit: Hit) -> str:
     text = " ".join(hit.text.split())
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}…"
-    return f"{place}. {hit.document} ({hit.similarity:.2f}, letter {hit.start:,})\n   {text}"
+    beside = ", ".join((f"{hit.similarity:.2f}", *_beside(hit)))
+    lines = [f"{place}. {_place(hit)} ({beside})", f"   {text}"]
+    if hit.copies:
+        lines.append(f"   also in: {_copies(hit)}")
+    return "\n".join(lines)
+
+
+def _place(at: Hit | Place) -> str:
+    """A document's name, with the line behind it as editors open it."""
+    unit, _, number = at.location.partition(" ")
+    return f"{at.document}:{number}" if unit == LINE else at.document
+
+
+def _beside(hit: Hit) -> list[str]:
+    """What else says where it stands."""
+    numbered = hit.location if not hit.location.startswith(LINE) else ""
+    found = [said for said in (numbered, hit.section) if said]
+    return found if found or hit.location else [f"letter {hit.start:,}"]
+
+
+def _copies(hit: Hit) -> str:
+    shown = ", ".join(_place(at) for at in hit.copies[:_COPIES_SHOWN])
+    more = len(hit.copies) - _COPIES_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def _stages(answer: Answer) -> str:
