@@ -9,40 +9,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packed import docx, epub, notebook, pdf, zipped
 from unreadable import refuse
 
 from bench.words import Words
 from scotfree.rag import documents, splitting
 from scotfree.rag.documents import Document, Unread, files, read
-from scotfree.rag.formats import html
+from scotfree.rag.formats import html, plain
 from scotfree.rag.formats import pdf as pdf_format
 from scotfree.rag.formats.content import Content
 from scotfree.rag.splitting import Splitter
 
 HTML = """<html><head><title>Not read</title><script>let no = 1;</script></head>
 <body><nav>Menu</nav><h1>Log rotation</h1><p>Keeps the disk&nbsp;free.</p></body></html>"""
-
-
-def pdf(text: str) -> bytes:
-    """A page with one line, as small as can be."""
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
-        " /Resources << /Font << /F1 5 0 R >> >> >>",
-        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    body, places = "%PDF-1.4\n", []
-    for number, each in enumerate(objects, 1):
-        places.append(len(body))
-        body += f"{number} 0 obj\n{each}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
-    return (
-        f"{body}{head}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF".encode()
-    )
+# Ten of them, each ten times the one before, would be gigabytes.
+ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><d>&b;</d>'
 
 
 def gzipped(data: bytes) -> bytes:
@@ -61,6 +42,13 @@ def gzipped(data: bytes) -> bytes:
         ("a.py", b"def rotate(): ...", "def rotate(): ..."),
         ("README", b"Read me", "Read me"),
         ("changelog.gz", gzipped(b"* First release"), "* First release"),
+        ("a.docx", docx([("Heading1", "Logs"), ("Normal", "Rotate &amp; keep")]), "Logs\nRotate & keep"),
+        ("a.epub", epub({"b.xhtml": "<p>First</p>", "a.xhtml": "<p>Then</p>"}), "First\n\nThen"),
+        (
+            "a.ipynb",
+            notebook([("markdown", "# Logs"), ("code", "rotate()\nkeep()")]),
+            "# Logs\n\nrotate()\nkeep()",
+        ),
         ("page.html.gz", gzipped(HTML.encode()), "Log rotation\nKeeps the disk\N{NO-BREAK SPACE}free."),
     ],
 )
@@ -79,6 +67,23 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
         ("cut.gz", gzipped(b"text " * 100)[:20], "ended before"),
         ("no.gz", b"not gzipped", "Not a gzipped"),
         ("no.pdf", b"not a PDF", "no PDF"),
+        ("no.docx", b"not a ZIP", "cannot be unpacked"),
+        ("cut.epub", epub({"a.xhtml": "<p>First</p>"})[:200], "cannot be unpacked"),
+        ("other.docx", zipped({"a": "b"}), "no word/document.xml in it"),
+        ("bad.docx", zipped({"word/document.xml": "<w:document"}), "document.xml in it is no XML"),
+        ("entities.docx", zipped({"word/document.xml": ENTITIES}), "document.xml in it declares entities"),
+        ("none.epub", zipped({"META-INF/container.xml": "<container/>"}), "names no book"),
+        (
+            "locked.epub",
+            epub({"a.xhtml": "x"}, **{"META-INF/encryption.xml": '<e URI="OPS/text/a.xhtml"/>'}),
+            "is encrypted",
+        ),
+        ("empty.epub", epub({}), "has no text"),
+        ("no.ipynb", b"[1]", "no notebook"),
+        ("deep.ipynb", b'{"cells":' + b"[" * 900, "no notebook"),
+        ("odd.ipynb", b'{"cells": [{"cell_type": "code", "source": [1]}]}', "no notebook"),
+        ("bomb.docx", zipped({"word/document.xml": "<a>" + " " * 20_000}), "larger than 0 MiB when unpacked"),
+        ("bomb.epub", epub({"a.xhtml": "x" * 600, "b.xhtml": "x" * 600}), "larger than 0 MiB when unpacked"),
         ("long.txt", b"x" * 2000, "larger than"),
         ("long.gz", gzipped(b"x" * 2000), "larger than"),
     ],
@@ -86,7 +91,7 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
 def test_why_a_file_is_no_document(
     tmp_path: Path, name: str, data: bytes, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "BYTES_MAX", 1000)
+    monkeypatch.setattr(documents, "BYTES_MAX", 1500)
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Unread, match=why):
         read(tmp_path / name)
@@ -207,3 +212,62 @@ def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
     split = Splitter(Words()).split(Document("long", text))
     assert all(text[passage.start :].startswith(passage.text) for passage in split)
     assert "".join("".join(passage.text for passage in split).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (
+            "<p>A <b>b</b>old w<i>or</i>d, a <a href=x>link</a>\n and <code>code</code>.",
+            "A bold word, a link and code.",
+        ),
+        ("<p>one<p>two<div>three<span>four</span></div>five", "one\n\ntwo\n\nthreefour\n\nfive"),
+        ("a<br>b<ul><li>c<li>d</ul>e", "a\nb\n\nc\nd\n\ne"),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "a\tb\n1\t2"),
+        ("<p>see<pre>if a:\n    <b>b</b>()\n</pre>then", "see\n\nif a:\n    b()\n\n\nthen"),
+        ("<h2>Logs <small>now</small></h2><p>Rotate</p><h3>Keep</h3>some", "Logs now\nRotate\n\nKeep\nsome"),
+        ("a<script>b</script><style>c</style><template>d</template><!-- e -->f", "af"),
+        ("a<my-part>b</my-part>c", "abc"),
+    ],
+)
+def test_what_stands_within_a_line_of_html_ends_nothing(page: str, text: str) -> None:
+    assert html.read(page).text == text
+
+
+def test_the_pages_of_this_machine_have_lines_that_go_on() -> None:
+    """Debian's own, where they are: each heading stands where it is said to, no word is lost or cut."""
+    pages = [path for path in sorted(Path("/usr/share/doc").glob("*/*.html"))[:40] if path.is_file()]
+    for page in pages:
+        parsed = html.read(page.read_text(errors="replace"))
+        for heading in parsed.outline.headings:
+            assert " ".join(parsed.text[heading.start :][:2_000].split()).startswith(heading.text), page
+        assert not [line for line in parsed.text.split("\n") if "<p>" in line.lower()], page
+
+
+def test_a_zip_of_too_many_files_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scotfree.rag.formats.packed.FILES_MAX", 3)
+    (tmp_path / "a.epub").write_bytes(epub({f"{place}.xhtml": "x" for place in range(3)}))
+    with pytest.raises(Unread, match="more than 3 files"):
+        read(tmp_path / "a.epub")
+
+
+def test_a_zip_says_nothing_untrue_of_its_sizes(tmp_path: Path) -> None:
+    """The size that is said is not believed: what is unpacked is counted."""
+    data = bytearray(docx([("Normal", "words " * 10_000)]))
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = (100).to_bytes(4, "little")
+    (tmp_path / "a.docx").write_bytes(data)
+    with pytest.raises(Unread, match=r"cannot be unpacked|no XML"):
+        read(tmp_path / "a.docx")
+
+
+def test_long_lines_of_signs_are_read_in_no_time() -> None:
+    """Each took minutes, if a rule looked at it letter by letter again and again."""
+    for text in (
+        "# " + " " * 300_000 + "x",
+        "-" * 300_000 + "x",
+        "---\n" * 100_000,
+        "title:" + " " * 300_000,
+        "`" * 300_000,
+    ):
+        assert plain.markdown(text).text == text

@@ -48,22 +48,29 @@ class Document:
     outline: Outline = NONE
 
 
-def files(folder: Path, unseen: Callable[[Path, OSError], None] = lambda *_: None) -> Iterator[Path]:
+def files(
+    folder: Path,
+    unseen: Callable[[Path, OSError], None] = lambda *_: None,
+    takes: Callable[..., bool] = lambda path, **_: not path.name.startswith("."),
+) -> Iterator[Path]:
     """The files below a folder, a folder's own before those below it, each in the order of names.
 
-    Hidden ones are left out and links to folders not followed; `unseen` is told of folders that cannot be read.
+    Those that `takes` says (of a folder with `is_folder=True`): not hidden ones, unless it does. Links to folders
+    are not followed; `unseen` is told of folders that cannot be read.
     """
     left = [folder]
     while left:
         at = left.pop()
         try:
             entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+            inside = [Path(entry.path) for entry in entries if not _is_folder(entry)]
+            below = [Path(entry.path) for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+            found = [path for path in inside if takes(path)]
+            left += [path for path in below if takes(path, is_folder=True)]
         except OSError as error:
             unseen(at, error)
             continue
-        shown = [entry for entry in entries if not entry.name.startswith(".")]
-        yield from (Path(entry.path) for entry in shown if not _is_folder(entry))
-        left += [Path(entry.path) for entry in reversed(shown) if entry.is_dir(follow_symlinks=False)]
+        yield from found
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -428,9 +428,9 @@ class Passages:
 
     def with_text(self, text: str) -> list[int]:
         """Passages that are this text, as far as it has words: those of which the first words find it."""
-        # No word is cut in two, and what ends a text for SQLite is not in it.
-        begin = text[:_BEGIN_LETTERS].partition("\0")[0]
-        words = begin if len(begin) == len(text) else begin.rpartition(" ")[0]
+        # No word is cut in two, and what ends a question for SQLite is not in it.
+        begin = text[:_BEGIN_LETTERS].rpartition(" ")[0] if len(text) > _BEGIN_LETTERS else text
+        words = (begin or text).partition("\0")[0]
         if not re.search(r"\w", words):
             return []
         asked = '"' + words.replace('"', '""') + '"'

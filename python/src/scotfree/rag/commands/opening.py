@@ -10,7 +10,7 @@ from typing import Final, get_args
 from scotfree.command_line import in_help
 from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
 from scotfree.rag.embed.names import FORMS, by_name
-from scotfree.rag.index import Index, Keep, embedder_of, is_index
+from scotfree.rag.index import Index, embedder_of, is_index
 from scotfree.rag.trouble import RagError
 
 # What is meant where no flag says it: of a new index, and of one that was made with just that.
@@ -46,12 +46,19 @@ def opened(flags: Namespace) -> Index:
     return Index(folder, _embedder(flags, folder))
 
 
-def begun(flags: Namespace, *, keep: Keep | None = None, recall: float | None = None) -> Index:
-    """The index that is there, or a new one that keeps this; nothing else is written into."""
+def begun(flags: Namespace) -> Index:
+    """The index that is there, or a new one as the flags say; nothing else is written into."""
     folder: Path = flags.index or default()
     if folder.is_dir() and not is_index(folder) and any(folder.iterdir()):
         raise RagError(f"make an index in {folder}: it holds other files", "name another folder with --index")
-    return Index(folder, _embedder(flags, folder), keep=keep, recall=recall)
+    return Index(
+        folder,
+        _embedder(flags, folder),
+        keep=flags.keep,
+        recall=flags.recall,
+        passage_tokens=flags.passage_tokens,
+        overlap=flags.overlap,
+    )
 
 
 def _embedder(flags: Namespace, folder: Path) -> Embedder:
