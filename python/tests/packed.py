@@ -25,7 +25,9 @@ def docx(paragraphs: Sequence[tuple[str, str]], title: str = "") -> bytes:
         f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
         for style, text in paragraphs
     )
-    document = f'<?xml version="1.0"?><w:document xmlns:w="{_WORD}"><w:body>{body}</w:body></w:document>'
+    document = (
+        f'<?xml version="1.0"?><w:document xmlns:w="{_WORD}" xmlns:mc="m"><w:body>{body}</w:body></w:document>'
+    )
     about = f'<c:coreProperties xmlns:c="c" xmlns:dc="d"><dc:title>{title}</dc:title></c:coreProperties>'
     return zipped({"word/document.xml": document, "docProps/core.xml": about})
 

@@ -16,6 +16,7 @@ from bench.words import Words
 from scotfree.rag import documents, splitting
 from scotfree.rag.documents import Document, Unread, files, read
 from scotfree.rag.formats import html, plain
+from scotfree.rag.formats import notebook as notebook_format
 from scotfree.rag.formats import pdf as pdf_format
 from scotfree.rag.formats.content import Content
 from scotfree.rag.splitting import Splitter
@@ -72,6 +73,7 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
         ("other.docx", zipped({"a": "b"}), "no word/document.xml in it"),
         ("bad.docx", zipped({"word/document.xml": "<w:document"}), "document.xml in it is no XML"),
         ("entities.docx", zipped({"word/document.xml": ENTITIES}), "document.xml in it declares entities"),
+        ("deep.docx", zipped({"word/document.xml": "<a>" * 300}), "more than 200 deep"),
         ("none.epub", zipped({"META-INF/container.xml": "<container/>"}), "names no book"),
         (
             "locked.epub",
@@ -92,6 +94,7 @@ def test_why_a_file_is_no_document(
     tmp_path: Path, name: str, data: bytes, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "BYTES_MAX", 1500)
+    monkeypatch.setattr("scotfree.rag.formats.packed.DEPTH_MAX", 200)
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Unread, match=why):
         read(tmp_path / name)
@@ -271,3 +274,31 @@ def test_long_lines_of_signs_are_read_in_no_time() -> None:
         "`" * 300_000,
     ):
         assert plain.markdown(text).text == text
+
+
+def test_of_words_documents_what_is_shown_is_read(tmp_path: Path) -> None:
+    paragraphs = [
+        ("berschrift2", "Part"),
+        ("Normal", "one</w:t><w:tab/><w:t>two</w:t><w:br/><w:t>three"),
+        ("Normal", "</w:t><w:del><w:delText>gone</w:delText></w:del><w:t>kept"),
+        ("Normal", "</w:t><mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback><w:t>"),
+    ]
+    (tmp_path / "a.docx").write_bytes(docx(paragraphs, title="A title"))
+    document = read(tmp_path / "a.docx")
+    assert document.text == "Part\none\ttwo\nthree\n\nkept\n\nbox\n\n"
+    assert document.outline.title == "A title"
+    assert [(one.start, one.level, one.text) for one in document.outline.headings] == [(0, 2, "Part")]
+
+
+def test_of_a_book_the_chapters_are_those_of_its_list(tmp_path: Path) -> None:
+    chapters = {"b%20c.xhtml": "<h1>B</h1><p>one</p>", "a.xhtml": "<p>two</p>"}
+    pages = {"OPS/text/b c.xhtml": chapters["b%20c.xhtml"]}
+    (tmp_path / "a.epub").write_bytes(epub(chapters, "The book", **pages))
+    document = read(tmp_path / "a.epub")
+    assert document.text == "B\none\n\ntwo" and document.outline.title == "The book"
+    assert document.outline.starts == (0, 7) and document.outline.unit == "chapter"
+
+
+def test_a_notebook_of_an_older_version_is_read() -> None:
+    old = b'{"worksheets": [{"cells": [{"cell_type": "code", "input": ["a\\n", "b"]}]}]}'
+    assert notebook_format.read(old.decode()).text == "a\nb"

@@ -13,6 +13,8 @@ from scotfree.rag.formats.content import Unread
 
 # Files in one: who wrote it has hundreds.
 FILES_MAX: Final = 10_000
+# An element that is open takes more memory than its letters.
+DEPTH_MAX: Final = 5_000
 # What the list of them begins each with.
 _ENTRY: Final = b"PK\x01\x02"
 
@@ -57,12 +59,23 @@ def parse(
     name: str, data: bytes, begin: Begin, end: Callable[[str], None], letters: Callable[[str], None]
 ) -> None:
     """Tells of XML as it comes, names without their prefixes; nothing of it is kept, and no entity is believed."""
+    depth = 0
+
+    def began(tag: str, said: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEPTH_MAX:
+            raise Unread(f"the elements of {name} in it lie more than {DEPTH_MAX:,} deep in each other")
+        begin(_bare(tag), {_bare(key): value for key, value in said.items()})
+
+    def ended(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        end(_bare(tag))
+
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = lambda tag, said: begin(
-        _bare(tag), {_bare(key): value for key, value in said.items()}
-    )
-    parser.EndElementHandler = lambda tag: end(_bare(tag))
+    parser.StartElementHandler, parser.EndElementHandler = began, ended
     parser.CharacterDataHandler = letters
     parser.EntityDeclHandler = lambda *_: _refused(name)
     try:

@@ -34,10 +34,14 @@ class _Paragraphs:
         self._paragraph: list[str] = []
         self._level = 0
         self._is_text = False
+        # Within what older programs show in place of what stands beside it.
+        self._is_instead = False
 
     def begin(self, name: str, said: dict[str, str]) -> None:
         if name == "t":
-            self._is_text = True
+            self._is_text = not self._is_instead
+        elif name == "Fallback":
+            self._is_instead = True
         elif name == "pStyle":
             found = _HEADING.search(said.get("val", ""))
             self._level = int(found[1]) if found else self._level
@@ -53,6 +57,8 @@ class _Paragraphs:
     def end(self, name: str) -> None:
         if name == "t":
             self._is_text = False
+        elif name == "Fallback":
+            self._is_instead = False
         elif name == "p":
             self._end("".join(self._paragraph).strip())
 
