@@ -105,7 +105,10 @@ def test_above_a_passage_stand_title_and_headings_that_are_not_in_it() -> None:
     assert outline.section(50) == "Logs > Keep" and outline.section(5) == ""
     # The nearest say most.
     assert outline.above(60, 12) == "Logs > Keep" and outline.above(60, 5) == "Keep" and not outline.above(60, 2)
-    assert read_outline(outline.written()) == outline and Outline().written() == ""
+    many = Outline("page", (), "Größe", tuple(Heading(at * 10, 1 + at % 3, f"Part {at}") for at in range(900)))
+    for one in (outline, many, Outline("line"), Outline()):
+        assert read_outline(one.written()) == one
+    assert Outline().written() == "" and len(many.written()) < 9_000
     same = Outline(title="Logs", headings=(Heading(0, 1, "Logs"),))
     assert same.above(0, 100) == "" and same.above(5, 100) == "Logs"
 
@@ -167,7 +170,7 @@ def test_an_index_from_before_stays_as_it_was_and_learns_its_places_without_embe
 
 
 def test_damage_of_what_is_said_of_places_is_told(tmp_path: Path) -> None:
-    for written in ("{", "[]", '{"headings": [[1]]}', '{"headings": 3}'):
+    for written in ("{", "[]", '{"headings": [[1]]}', '{"headings": 3}', b"no", b"\x78\x9c", 3):
         with pytest.raises(ValueError):
             read_outline(written)
     titled = Document("a", "text", outline=Outline(title="b"))

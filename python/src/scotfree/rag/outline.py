@@ -6,6 +6,7 @@ A passage is put under the headings in whose part it begins.
 from __future__ import annotations
 
 import json
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +17,9 @@ from typing import Any, Final
 LETTERS_MAX: Final = 120
 HEADINGS_MAX: Final = 5_000
 LINE: Final = "line"
+# What is written of one is packed from so many letters on, and has so many bytes at most.
+_PACKED_MIN: Final = 200
+_BYTES_MAX: Final = 8 << 20
 # Between a heading and the one below it.
 _BELOW: Final = " > "
 
@@ -99,7 +103,7 @@ class Outline:
         headings = [[heading.start, heading.level, heading.text] for heading in self.headings]
         return [self.unit, list(self.starts), self.title, headings, self.is_divided]
 
-    def written(self) -> str:
+    def written(self) -> str | bytes:
         """What is kept of it beside its passages, whose numbers are with them; read by `read`."""
         said: dict[str, Any] = {"unit": self.unit} if self.unit else {}
         if self.title:
@@ -109,7 +113,9 @@ class Outline:
             befores = (0, *(heading.start for heading in self.headings))
             pairs = zip(self.headings, befores, strict=False)
             said["headings"] = [[heading.start - before, heading.level, heading.text] for heading, before in pairs]
-        return json.dumps(said, ensure_ascii=False, separators=(",", ":")) if said else ""
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":")) if said else ""
+        # Headings are half as long then.
+        return text if len(text) < _PACKED_MIN else zlib.compress(text.encode())
 
 
 # A document that says nothing of that.
@@ -118,19 +124,23 @@ NONE: Final = Outline()
 
 # Passages that are found together are often of few documents.
 @lru_cache(maxsize=64)
-def read(written: str) -> Outline:
+def read(written: str | bytes) -> Outline:
     """What `written` wrote; `ValueError`: nothing of the kind."""
     if not written:
-        return Outline()
-    said = json.loads(written)
+        return NONE
     try:
+        said = json.loads(written if isinstance(written, str) else _unpacked(written))
         headings, at = [], 0
         for gap, level, text in said.get("headings", ()):
             at += int(gap)
             headings.append(Heading(at, int(level), str(text)))
         return Outline(str(said.get("unit", "")), (), str(said.get("title", "")), tuple(headings))
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, RecursionError, TypeError, zlib.error) as error:
         raise ValueError(str(error)) from None
+
+
+def _unpacked(written: bytes) -> str:
+    return zlib.decompressobj().decompress(written, _BYTES_MAX).decode()
 
 
 def line(text: str) -> str:

@@ -21,7 +21,7 @@ from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes
 from scotfree.trouble import printable
 
-HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code, also gzipped"
+HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code"
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
