@@ -22,11 +22,12 @@ pub fn snapshot(data: &[u8]) {
         bytes[HEADER_AT..BODY].copy_from_slice(&header.to_le_bytes());
     }
     let Ok(snapshot) = Snapshot::of(bytes) else { return };
+    let snapshot = std::sync::Arc::new(snapshot);
     assert_eq!(snapshot.passages().count(), snapshot.rows());
     let question = vec![0.1; snapshot.basis().dimensions];
     let wanted =
         Wanted { question: &question, count: COUNT, probes: usize::MAX, bare_probes: 1, deviations: 2.0 };
-    let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage % 5 == 0);
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), (0..1_000).step_by(5).collect());
     assert!(search.estimated() + search.certain() <= snapshot.rows());
     loop {
         let asked = search.ask(2);

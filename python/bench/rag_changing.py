@@ -24,7 +24,7 @@ def text_of(name: str, version: int) -> str:
 def main(folder: Path, seed: int, *more: str) -> None:
     """Changes it for ever."""
     chance = random.Random(seed)
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         for version in range(seed * 1_000_000, (seed + 1) * 1_000_000):
             name, kind = f"doc{chance.randrange(NAMES)}", chance.choice(["put", "put", "remove", "compact", *more])
             print(kind, name, version, "begins", flush=True)

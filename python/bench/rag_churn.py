@@ -37,12 +37,12 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     there = documents[len(gone) :]
     folder, asked = prepared.base / "churn", _Counting(prepared.known)
     shutil.rmtree(folder, ignore_errors=True)
-    with Index.build(folder / "changed", first, asked) as index:
+    with Index.build(folder / "changed", first, asked, keep="codes") as index:
         asked.texts.clear()
         compactions, embedded = _change(index, gone, new), list(asked.texts)
         changed = _recall(index, prepared, there)
     put_in = _texts(prepared, new)
-    with Index.build(folder / "anew", there, prepared.known) as index:
+    with Index.build(folder / "anew", there, prepared.known, keep="codes") as index:
         anew = _recall(index, prepared, there)
     return {
         "documents": len(there),

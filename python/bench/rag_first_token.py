@@ -24,7 +24,8 @@ from scotfree.rag.evaluation.modes import Mode, build_ours
 from scotfree.rag.evaluation.prepared import Prepared
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.local import LocalModel
-from scotfree.rag.index import Answer, Index
+from scotfree.rag.index import Index
+from scotfree.rag.searching import Answer
 
 # 30 layers of 576 numbers: 106 million weights that a token meets.
 SHAPE: Final = Shape(width=576, layers=30, heads=9, key_heads=3, inner=1536, is_small=True)

@@ -74,7 +74,7 @@ def _applied(state: State, kind: str, name: str, version: str) -> State:
 def found(folder: Path) -> State:
     """What is there: every document by a search for its own text. An `AssertionError` says what is half there."""
     state: State = {}
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         store = Passages(folder / "passages.sqlite")
         for name in index.documents():
             texts = list(store.texts_of(name))

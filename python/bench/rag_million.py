@@ -87,7 +87,7 @@ def _write_index(folder: Path, of: Prepared, count: int) -> None:
             yield Document(str(number), numbered(number, text), is_whole=True)
 
     made = _Made(Spread(of.model, folder / _APART), np.load(folder / _FLAT, mmap_mode="r"))
-    Index.build(folder / _INDEX, documents(), made).close()
+    Index.build(folder / _INDEX, documents(), made, keep="codes").close()
 
 
 # What is found for a question: numbers of passages, and how many were embedded for it.
@@ -95,7 +95,7 @@ Search = Callable[[str], tuple[list[int], int]]
 
 
 def _ours(folder: Path) -> Search:
-    index = Index(folder / _INDEX, _model(folder), cache_bytes=0)
+    index = Index(folder / _INDEX, _model(folder), cache_bytes=0, keep="codes")
 
     def search(question: str) -> tuple[list[int], int]:
         answer = index.search(question, COUNT)

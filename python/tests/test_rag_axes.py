@@ -46,7 +46,7 @@ def _found(vectors: Vectors, folder: Path, bits: float) -> tuple[float, float]:
     """Of 20 of them as questions: the share of the ten nearest that is found, and how many were embedded again."""
     hits = again = 0
     with Index.build(
-        folder, [Document(str(at), str(at)) for at in range(len(vectors))], Drawn(vectors), bits=bits
+        folder, [Document(str(at), str(at)) for at in range(len(vectors))], Drawn(vectors), bits=bits, keep="codes"
     ) as index:
         for at in range(20):
             answer = index.search(str(at), 10)

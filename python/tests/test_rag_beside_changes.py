@@ -20,7 +20,7 @@ from scotfree.rag.passages import Where
 def test_what_is_half_read_hides_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_PAGE", 10)
     folder = tmp_path / "index"
-    with Index.build(folder, [Document(str(at), f"word{at}") for at in range(50)], Words()) as index:
+    with Index.build(folder, [Document(str(at), f"word{at}") for at in range(50)], Words(), keep="codes") as index:
         reading = index.passages.places()
         next(reading)
         index.add([Document("new", "delta wing"), Document("7", "other words")])
@@ -30,13 +30,13 @@ def test_what_is_half_read_hides_no_change(tmp_path: Path, monkeypatch: pytest.M
         assert [name for _, name, _ in reading][-2:] == ["new", "7"]
         index.update([Document("7", "word7")])
         assert [text.text for text in index.texts(["7"])] == ["word7"]
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         assert index.search("delta wing", 1).hits[0].document == "new"
 
 
 def test_searches_beside_changes_see_them_and_spoil_none(tmp_path: Path) -> None:
     folder, done = tmp_path / "index", threading.Event()
-    with Index.build(folder, [Document(str(at), f"word{at}") for at in range(99)], Words()) as index:
+    with Index.build(folder, [Document(str(at), f"word{at}") for at in range(99)], Words(), keep="codes") as index:
 
         def searching() -> int:
             asked = 0
@@ -56,12 +56,14 @@ def test_searches_beside_changes_see_them_and_spoil_none(tmp_path: Path) -> None
             finally:
                 done.set()
             assert all(thread.result() for thread in threads)
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         assert len(index) == 99 + 15 * 9 and index.search("turn14 word8", 1).hits[0].document == "14-8"
 
 
 def test_who_searches_while_it_is_closed_is_told(tmp_path: Path) -> None:
-    index = Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words())
+    index = Index.build(
+        tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words(), keep="codes"
+    )
     begun = threading.Barrier(4)
 
     def searching() -> str:
@@ -83,7 +85,7 @@ def test_who_searches_while_it_is_closed_is_told(tmp_path: Path) -> None:
 
 
 def test_who_is_told_of_progress_may_look_but_not_change(tmp_path: Path) -> None:
-    with Index(tmp_path / "index", Words()) as index:
+    with Index(tmp_path / "index", Words(), keep="codes") as index:
         seen = []
 
         def told(document: Document) -> None:
@@ -103,7 +105,7 @@ def test_what_is_put_in_during_a_search_passes_its_filter_or_is_not_found(
 ) -> None:
     """Between asking what a filter leaves out and what is near, the question is embedded."""
     mine = [Document(str(at), f"word{at} text", {"of": "me"}) for at in range(20)]
-    with Index.build(tmp_path / "index", mine, Words()) as index:
+    with Index.build(tmp_path / "index", mine, Words(), keep="codes") as index:
         embedder, honest = index.embedder, index.embedder.embed
         others = [Document("other", "question text", {"of": "you"}), Document("3", "word3", {"of": "you"})]
 
@@ -120,7 +122,9 @@ def test_what_is_put_in_during_a_search_passes_its_filter_or_is_not_found(
 
 
 def test_a_filter_that_is_none_is_refused_though_it_is_empty(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", [Document("a", "one", {"k": "a\0b", "n": 2**63})], Words()) as index:
+    with Index.build(
+        tmp_path / "index", [Document("a", "one", {"k": "a\0b", "n": 2**63})], Words(), keep="codes"
+    ) as index:
         nothing: list[Any] = [[], "", 0]
         for wrong in nothing:
             with pytest.raises(RagError, match="say keys and values"):
@@ -136,13 +140,15 @@ def test_what_a_filter_does_to_metadata_is_found_by_nobody(tmp_path: Path) -> No
         metadata["tags"].append("x")
         return True
 
-    with Index.build(tmp_path / "index", [Document("a", "one", {"tags": ["t"]})], Words()) as index:
+    with Index.build(tmp_path / "index", [Document("a", "one", {"tags": ["t"]})], Words(), keep="codes") as index:
         assert index.search("one", where=filling).hits[0].metadata == {"tags": ["t"]}
 
 
 def test_a_signal_may_close_what_is_being_searched(tmp_path: Path) -> None:
     """As who is asked to end does: in between any two steps of the thread that searches."""
-    index = Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words())
+    index = Index.build(
+        tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words(), keep="codes"
+    )
     before = signal.signal(signal.SIGALRM, lambda *_: index.close())
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)

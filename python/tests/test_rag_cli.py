@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_question_is_answered_with_its_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["index", str(folder)]) == 0
+    assert cli.main(["index", str(folder), "--smallest"]) == 0
     told = capsys.readouterr().err
     assert "4 files added" in told and "4 passages embedded, 4 in all" in told
     assert "files that are no documents: 1" in told and "it is no text" in told
@@ -85,11 +85,29 @@ def test_a_condition_has_several_values_and_numbers(
     out = capsys.readouterr().out
     assert out.startswith("nothing found; of documents here is known") and "suffix=.txt" in out
     with rag.Index.build(
-        tmp_path / "years", [rag.Document("old", "The sun.", {"year": 1999})], rag.OnnxEmbedder()
+        tmp_path / "years",
+        [rag.Document("old", "The sun.", {"year": 1999, "day": "1999-12-31"})],
+        rag.OnnxEmbedder(),
     ):
         pass
-    assert cli.main(["ask", "sun", "--index", str(tmp_path / "years"), "--where", "year=1999"]) == 0
-    assert "1. old" in capsys.readouterr().out
+    for condition, is_found in {
+        "year=1999": True,
+        "year!=1999": False,
+        "year!=2000": True,
+        "year>1998": True,
+        "year>1999": False,
+        "year>=1999": True,
+        "year<1999": False,
+        "year<=1999": True,
+        "day>=1999-12": True,
+        "day<1999-12": False,
+        "day!=": True,
+    }.items():
+        assert cli.main(["ask", "sun", "--index", str(tmp_path / "years"), "--where", condition]) == 0
+        assert ("1. old" in capsys.readouterr().out) == is_found, condition
+    both = ["--where", "year>1998", "--where", "year<1999"]
+    assert cli.main(["ask", "sun", "--index", str(tmp_path / "years"), *both]) == 0
+    assert capsys.readouterr().out.startswith("nothing found")
     for words in (["ask", " "], ["ask", "half \ud800"], ["ask", "x", "--where", "k=\ud800"]):
         with pytest.raises(SystemExit) as ended:
             cli.main(words)

@@ -17,9 +17,9 @@ import pytest
 
 from bench.words import Words
 from scotfree.rag import Answer, Document, Index, RagError, updating
-from scotfree.rag import index as rag_index
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
+from scotfree.rag.pending import Pending
 
 TOPICS = 12
 # At which hardly any bound is wrong.
@@ -50,7 +50,7 @@ def embedder() -> Words:
 
 @pytest.fixture
 def index(tmp_path: Path, embedder: Words) -> Iterator[Index]:
-    with Index.build(tmp_path / "index", documents(), embedder) as built:
+    with Index.build(tmp_path / "index", documents(), embedder, keep="codes") as built:
         embedder.asked.clear()
         yield built
 
@@ -99,7 +99,9 @@ def test_only_what_changed_is_embedded(index: Index, embedder: Words) -> None:
 
 def test_of_a_changed_document_only_the_new_passages_are_embedded(tmp_path: Path, embedder: Words) -> None:
     paragraphs = [" ".join(f"{name}{place}" for place in range(30)) for name in "abcd"]
-    with Index.build(tmp_path / "index", [Document("one", "\n\n".join(paragraphs))], embedder) as index:
+    with Index.build(
+        tmp_path / "index", [Document("one", "\n\n".join(paragraphs))], embedder, keep="codes"
+    ) as index:
         count = len(index)
         assert count == 4
         embedder.asked.clear()
@@ -130,7 +132,7 @@ def test_changes_are_there_for_whoever_opens_it_next(tmp_path: Path, index: Inde
     index.update([Document("doc240", "a new one")])
     left = [document for document in documents() if document.name != "doc1"] + [Document("doc240", "a new one")]
     for is_compacted in (False, True):
-        with Index(tmp_path / "index", Words()) as again:
+        with Index(tmp_path / "index", Words(), keep="codes") as again:
             assert len(again) == 240 and "doc1" not in again.documents()
             for question in [*QUESTIONS[:3], "a new one"]:
                 assert found(again, question) == flat(left, question), is_compacted
@@ -184,7 +186,7 @@ def test_words_find_what_the_embedding_does_not(tmp_path: Path, embedder: Words)
     long = " ".join(f"other{place}" for place in range(30))
     texts = [Document(f"short{place}", f"something alpha{place}", {"kind": "short"}) for place in range(20)]
     texts.append(Document("rare", f"{long} errno4711", {"kind": "long"}))
-    with Index.build(tmp_path / "index", texts, embedder) as index:
+    with Index.build(tmp_path / "index", texts, embedder, keep="codes") as index:
         question = "something errno4711?"
         plain, fused = (index.search(question, 5, with_words=has, deviations=SAFE) for has in (False, True))
         assert "rare" not in [hit.document for hit in plain.hits]
@@ -206,13 +208,13 @@ def test_words_find_what_the_embedding_does_not(tmp_path: Path, embedder: Words)
 def test_what_both_orders_have_first_is_first(tmp_path: Path, embedder: Words) -> None:
     """Reciprocal ranks: 1/61 + 1/61 before 1/62 + 1/62 before what only one order has."""
     texts = [Document("both", "alpha beta"), Document("near", "alpha beta gamma"), Document("none", "delta")]
-    with Index.build(tmp_path / "index", texts, embedder) as index:
+    with Index.build(tmp_path / "index", texts, embedder, keep="codes") as index:
         hits = index.search("alpha beta", 3, with_words=True).hits
         assert [hit.document for hit in hits] == ["both", "near", "none"]
 
 
 def test_four_bits_are_searched_without_embedding_anything(tmp_path: Path, embedder: Words) -> None:
-    with Index.build(tmp_path / "index", documents(), embedder, bits=4) as index:
+    with Index.build(tmp_path / "index", documents(), embedder, bits=4, keep="codes") as index:
         embedder.asked.clear()
         found = [{hit.document for hit in index.search(question).hits} for question in QUESTIONS]
         assert embedder.asked == QUESTIONS
@@ -224,7 +226,7 @@ def test_what_a_search_embedded_is_not_embedded_again(index: Index, embedder: Wo
     first, again = (index.search(QUESTIONS[0]) for _ in range(2))
     assert (again.regenerated, again.cached) == (0, first.regenerated) and again.hits == first.hits
     assert embedder.asked.count(QUESTIONS[0]) == 2
-    with Index(tmp_path / "index", embedder, cache_bytes=0) as other:
+    with Index(tmp_path / "index", embedder, cache_bytes=0, keep="codes") as other:
         embedder.asked.clear()
         other.search(QUESTIONS[0])
         assert other.search(QUESTIONS[0]).regenerated == first.regenerated
@@ -240,7 +242,7 @@ def test_searches_can_be_awaited_side_by_side(index: Index) -> None:
 
 
 def test_a_process_that_compacts_has_what_another_compacted_meanwhile(tmp_path: Path, index: Index) -> None:
-    with Index(tmp_path / "index", Words()) as other:
+    with Index(tmp_path / "index", Words(), keep="codes") as other:
         other.remove(["doc1"])
         other.update([Document("doc240", "a new one")])
         other.compact(is_forced=True)
@@ -265,12 +267,12 @@ def test_whoever_opens_it_while_a_snapshot_takes_anothers_place_gets_one(
         return found
 
     monkeypatch.setattr(Passages, "setting", replaced)
-    with Index(tmp_path / "index", Words()) as again:
+    with Index(tmp_path / "index", Words(), keep="codes") as again:
         assert found(again, QUESTIONS[0]) == flat(documents(), QUESTIONS[0])
 
 
 def test_an_empty_index_finds_nothing_and_can_be_filled(tmp_path: Path, embedder: Words) -> None:
-    with Index.build(tmp_path / "index", [], embedder) as index:
+    with Index.build(tmp_path / "index", [], embedder, keep="codes") as index:
         assert index.search("anything").hits == [] and len(index) == 0
         index.compact(is_forced=True)
         index.update([Document("one", "a text")])
@@ -279,18 +281,18 @@ def test_an_empty_index_finds_nothing_and_can_be_filled(tmp_path: Path, embedder
         index.remove(["one"])
         index.compact(is_forced=True)
         assert index.search("anything").hits == []
-    with Index(tmp_path / "index", embedder) as again:
+    with Index(tmp_path / "index", embedder, keep="codes") as again:
         assert again.search("anything").hits == []
 
 
 def test_another_model_is_refused(tmp_path: Path, index: Index) -> None:
     with pytest.raises(RagError, match=r"another model \(words\).*open it with that one"):
-        Index(tmp_path / "index", Words("others"))
+        Index(tmp_path / "index", Words("others"), keep="codes")
     assert index.search("still there").hits
 
 
 def test_only_one_process_changes_it(tmp_path: Path, index: Index) -> None:
-    with Index(tmp_path / "index", Words()) as other, index._changing():
+    with Index(tmp_path / "index", Words(), keep="codes") as other, index._changing():
         assert other.search("one may look").hits
         with pytest.raises(RagError, match="another process is changing it"):
             other.update([Document("doc240", "a new one")])
@@ -311,7 +313,7 @@ def test_a_damaged_snapshot_is_refused_with_the_reason(tmp_path: Path, index: In
     else:
         path.write_bytes(b"something else " * 100)
     with pytest.raises(RagError, match=r"open the index.*index again"):
-        Index(tmp_path / "index", Words())
+        Index(tmp_path / "index", Words(), keep="codes")
 
 
 def test_a_foreign_file_of_passages_is_refused(tmp_path: Path) -> None:
@@ -319,12 +321,12 @@ def test_a_foreign_file_of_passages_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "index" / "passages.sqlite") as other:
         other.execute("create table mine (value)")
     with pytest.raises(RagError, match="no file of passages"):
-        Index(tmp_path / "index", Words())
+        Index(tmp_path / "index", Words(), keep="codes")
     (tmp_path / "index" / "passages.sqlite").write_bytes(b"no database at all " * 100)
     with pytest.raises(RagError, match="not a database"):
-        Index(tmp_path / "index", Words())
+        Index(tmp_path / "index", Words(), keep="codes")
     with pytest.raises(RagError, match="no folder"):
-        Index(tmp_path / "index" / "passages.sqlite", Words())
+        Index(tmp_path / "index" / "passages.sqlite", Words(), keep="codes")
 
 
 def test_a_planted_search_that_forgets_what_is_gone_is_found(
@@ -372,7 +374,9 @@ def test_a_whole_document_is_one_passage_as_it_stands(
     tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "  " + "\n\n".join(" ".join(f"{name}{place}" for place in range(90)) for name in "abc")
-    with Index.build(tmp_path / "index", [Document("one", text), Document("empty", "")], embedder) as index:
+    with Index.build(
+        tmp_path / "index", [Document("one", text), Document("empty", "")], embedder, keep="codes"
+    ) as index:
         assert len(index) > 3
         # Where no splitter is installed.
         monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
@@ -380,7 +384,7 @@ def test_a_whole_document_is_one_passage_as_it_stands(
         assert [(found.text, found.start) for found in index.texts(["one", "empty"])] == [(text, 0), ("", 0)]
         assert index.search("b7", 1).hits[0].text == text
     with (
-        Index(tmp_path / "other", embedder) as index,
+        Index(tmp_path / "other", embedder, keep="codes") as index,
         pytest.raises(RagError, match=r"semantic_text_splitter.*scotfree\[rag\]"),
     ):
         index.update([Document("one", text)])
@@ -405,7 +409,7 @@ def test_texts_of_many_documents_are_embedded_at_once(tmp_path: Path, monkeypatc
             return super().embed(texts)
 
     monkeypatch.setattr(updating, "BATCH_PASSAGES", 100)
-    with Index(tmp_path / "index", Counting()) as index:
+    with Index(tmp_path / "index", Counting(), keep="codes") as index:
         assert index.update(documents()).embedded == 240
         assert batches == [100, 100, 40]
         for question in QUESTIONS:
@@ -421,7 +425,7 @@ def test_what_an_update_wrote_before_it_failed_is_found(
         yield from [Document("one", "alpha"), Document("two", "beta")]
         raise OSError("no more")
 
-    with Index(tmp_path / "index", embedder) as index:
+    with Index(tmp_path / "index", embedder, keep="codes") as index:
         with pytest.raises(OSError, match="no more"):
             index.update(failing())
         assert found(index, "alpha") == index.documents() == ["one"]
@@ -468,13 +472,13 @@ def test_embeddings_of_what_was_found_are_made_again_only_where_none_is_kept(
     rows = index.embeddings([*hits, hits[0]])
     assert embedder.asked == []
     assert rows @ rows[0] == pytest.approx([hit.similarity for hit in [*hits, hits[0]]], abs=1e-6)
-    with Index(tmp_path / "index", embedder) as other:
+    with Index(tmp_path / "index", embedder, keep="codes") as other:
         assert np.array_equal(other.embeddings(hits), rows[:-1]) and len(embedder.asked) == 9
         assert other.embeddings([]).shape == (0, embedder.dimensions)
 
 
 def test_few_changes_can_wait(tmp_path: Path, embedder: Words) -> None:
-    with Index(tmp_path / "index", embedder) as index:
+    with Index(tmp_path / "index", embedder, keep="codes") as index:
         index.update(documents(20))
         assert not index.compact(changes_min=21) and not list((tmp_path / "index").glob("codes-*"))
         assert index.compact(changes_min=20)
@@ -492,14 +496,14 @@ def test_threads_that_change_it_wait_for_each_other(index: Index) -> None:
 
 def test_a_search_sees_the_whole_of_a_change_or_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index.update([Document("new", QUESTIONS[0])])
-    honest = rag_index._known
+    honest = Pending.nearest
 
     def compacted(*of: Any) -> Any:
         known = honest(*of)
         index.compact(is_forced=True)
         return known
 
-    monkeypatch.setattr(rag_index, "_known", compacted)
+    monkeypatch.setattr(Pending, "nearest", compacted)
     answer = index.search(QUESTIONS[0], 10, deviations=SAFE)
     assert [hit.document for hit in answer.hits] == ["new", *flat(documents(), QUESTIONS[0], 9)]
     assert answer.estimated == 240, "of the snapshot that there was, which has not the new one"
@@ -524,7 +528,7 @@ def test_what_is_removed_during_a_search_gives_its_place_to_others(
 def test_embeddings_that_are_settled_take_no_room(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     documents = [Document(str(at), f"topic{at % 9} word{at} word{at % 31}") for at in range(2000)]
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         index.update(documents)
         flat = len(documents) * 4 * Words().dimensions
         assert sum(path.stat().st_size for path in folder.glob("passages.sqlite*")) > flat
@@ -552,7 +556,7 @@ def test_what_an_embedder_makes_wrong_is_not_written(
     tmp_path: Path, spoilt: Callable[[Any], Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = Words()
-    with Index(tmp_path / "index", words) as index:
+    with Index(tmp_path / "index", words, keep="codes") as index:
         index.add([Document("first", "one two")])
         made = words.embed
         with monkeypatch.context() as broken:
@@ -568,7 +572,7 @@ def test_what_an_embedder_makes_wrong_is_not_written(
 
 
 def test_an_embedding_of_a_question_is_checked(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", [Document("a", "one")], Words()) as index:
+    with Index.build(tmp_path / "index", [Document("a", "one")], Words(), keep="codes") as index:
         wrong: list[Any] = [np.zeros(3), np.full(Words().dimensions, np.nan), np.zeros((1, 2)), "text"]
         for vector in wrong:
             with pytest.raises(RagError, match="a search with an embedding"):
@@ -576,7 +580,7 @@ def test_an_embedding_of_a_question_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_document_that_could_not_be_written_is_refused_before_anything_is(tmp_path: Path) -> None:
-    with Index(tmp_path / "index", Words()) as index:
+    with Index(tmp_path / "index", Words(), keep="codes") as index:
         for wrong in (
             Document("half \ud800", "text"),
             Document("a", "half \ud800"),
@@ -591,7 +595,7 @@ def test_a_document_that_could_not_be_written_is_refused_before_anything_is(tmp_
 
 
 def test_a_change_is_seen_by_nobody_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Index.build(tmp_path / "index", [Document("a", "alpha text")], Words()) as index:
+    with Index.build(tmp_path / "index", [Document("a", "alpha text")], Words(), keep="codes") as index:
         seen: list[list[str]] = []
         add = Passages._add
 
@@ -626,17 +630,19 @@ def test_a_change_is_seen_by_nobody_before_it_is_whole(tmp_path: Path, monkeypat
 )
 def test_damage_in_the_texts_file_is_told(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "index"
-    with Index.build(folder, [Document("a", "one")], Words()) as index:
+    with Index.build(folder, [Document("a", "one")], Words(), keep="codes") as index:
         index.add([Document("b", "two")])
     with sqlite3.connect(folder / "passages.sqlite") as file:
         file.execute(damage)
     file.close()
-    with pytest.raises(RagError, match="is damaged"), Index(folder, Words()) as index:
+    with pytest.raises(RagError, match="is damaged"), Index(folder, Words(), keep="codes") as index:
         index.texts(["a"])
 
 
 def test_what_is_no_name_or_filter_or_question_is_refused(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", [Document("a", "one", {"year": 7, 'a"b': "c"})], Words()) as index:
+    with Index.build(
+        tmp_path / "index", [Document("a", "one", {"year": 7, 'a"b': "c"})], Words(), keep="codes"
+    ) as index:
         bad: list[Any] = [{1: 1}, {"year": None}, {"year": {"of": 1}}, {"year": float("nan")}, {"year": "\ud800"}]
         for wrong in bad:
             with pytest.raises(RagError, match="look only in documents with"):
@@ -660,22 +666,22 @@ def test_what_is_no_name_or_filter_or_question_is_refused(tmp_path: Path) -> Non
 
 def test_an_index_that_was_moved_is_not_changed_by_who_has_it_open(tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    with Index.build(folder, [Document("old", "one")], Words()) as index:
+    with Index.build(folder, [Document("old", "one")], Words(), keep="codes") as index:
         folder.rename(tmp_path / "elsewhere")
         with pytest.raises(RagError, match="moved or another put in its place"):
             index.add([Document("new", "two")])
-        Index.build(folder, [Document("other", "three")], Words()).close()
+        Index.build(folder, [Document("other", "three")], Words(), keep="codes").close()
         for change in (lambda: index.add([Document("new", "two")]), lambda: index.compact(is_forced=True)):
             with pytest.raises(RagError, match="moved or another put in its place"):
                 change()
-    with Index(folder, Words()) as index:
+    with Index(folder, Words(), keep="codes") as index:
         assert index.search("three", 1).hits[0].document == "other"
 
 
 def test_a_folder_is_the_same_wherever_its_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    with Index.build(Path("index"), [Document("a", "one")], Words()) as index:
+    with Index.build(Path("index"), [Document("a", "one")], Words(), keep="codes") as index:
         monkeypatch.chdir(tmp_path / "elsewhere")
         index.add([Document("b", "two")])
         index.compact(is_forced=True)
@@ -683,14 +689,14 @@ def test_a_folder_is_the_same_wherever_its_process_goes(tmp_path: Path, monkeypa
 
 
 def test_codes_without_their_texts_are_no_new_index(tmp_path: Path) -> None:
-    Index.build(tmp_path / "index", [Document("a", "one")], Words()).close()
+    Index.build(tmp_path / "index", [Document("a", "one")], Words(), keep="codes").close()
     (tmp_path / "index/passages.sqlite").write_bytes(b"")
     with pytest.raises(RagError, match="it is empty, though codes lie beside it"):
-        Index(tmp_path / "index", Words())
+        Index(tmp_path / "index", Words(), keep="codes")
 
 
 def test_bits_are_some(tmp_path: Path) -> None:
     for bits in (0, -1, 6.5, float("nan")):
         with pytest.raises(RagError, match="bits a dimension"):
-            Index(tmp_path / "index", Words(), bits=bits)
+            Index(tmp_path / "index", Words(), bits=bits, keep="codes")
     assert not (tmp_path / "index").exists()

@@ -75,7 +75,9 @@ class TestSnapshot(VectorStoreIntegrationTests):
 
 @pytest.fixture(params=["pending", "snapshot"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScotfreeVectorStore]:
-    made = ScotfreeVectorStore.from_texts(TEXTS, Uneven(), METADATA, ids=IDS, folder=tmp_path / "index")
+    made = ScotfreeVectorStore.from_texts(
+        TEXTS, Uneven(), METADATA, ids=IDS, folder=tmp_path / "index", keep="codes"
+    )
     if request.param == "snapshot":
         made.index.compact()
     with made.index:
@@ -118,6 +120,8 @@ def test_a_retriever_takes_filters_and_thresholds(store: ScotfreeVectorStore, pe
     found = store.as_retriever(search_kwargs=how).invoke(QUESTIONS[0])
     wanted = peer.similarity_search(QUESTIONS[0], 8, filter=lambda document: document.metadata["topic"] in (1, 3))
     assert found == wanted
+    how |= {"filter": {"topic": {"$gt": 0, "$ne": 2}, "$not": {"topic": {"$gte": 4}}}}
+    assert store.as_retriever(search_kwargs=how).invoke(QUESTIONS[0]) == wanted
     own = store.similarity_search(QUESTIONS[0], 8, where=lambda name, of: of["topic"] % 2 == 1, deviations=SAFE)
     assert own == wanted
     scored = store.similarity_search_with_relevance_scores("alpha1", 120, score_threshold=0.2)
@@ -126,6 +130,8 @@ def test_a_retriever_takes_filters_and_thresholds(store: ScotfreeVectorStore, pe
     assert min(score for _, score in everything) == 0.0
     with pytest.raises(RagError, match=r"no dictionary.*name values"):
         store.similarity_search("x", filter=lambda document: True)
+    with pytest.raises(RagError, match=r"'\$near': there is no such operator"):
+        store.similarity_search("x", filter={"topic": {"$near": 3}})
     with pytest.raises(TypeError, match="fliter"):
         store.similarity_search("x", fliter={"topic": 1})
 
@@ -139,7 +145,7 @@ def test_words_count_beside_the_embedding(store: ScotfreeVectorStore) -> None:
 
 def test_a_text_comes_back_whole_however_long_it_is(tmp_path: Path) -> None:
     texts = ["one. " * 2000, "  kept\n\nas it is ", ""]
-    with (store := ScotfreeVectorStore(Words(), tmp_path / "index")).index:
+    with (store := ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")).index:
         ids = store.add_texts(texts)
         assert [document.page_content for document in store.get_by_ids(ids)] == texts
         found = store.similarity_search("one.", 3)
@@ -197,7 +203,7 @@ def test_vectors_that_are_none_are_refused(tmp_path: Path, rows: list[list[float
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             return rows if texts == ["odd"] else [[1.0, 2, 3, 4] for _ in texts]
 
-    with (store := ScotfreeVectorStore(Odd(), tmp_path / "index")).index:
+    with (store := ScotfreeVectorStore(Odd(), tmp_path / "index", keep="codes")).index:
         with pytest.raises(RagError, match=said):
             store.add_texts(["odd"])
         assert store.add_texts(["even"], ids=["even"]) == ["even"]
@@ -214,8 +220,10 @@ def test_an_index_is_opened_again_only_with_the_model_of_its_name(tmp_path: Path
 
 def test_an_index_of_documents_that_it_split_can_be_asked(tmp_path: Path) -> None:
     paragraphs = [" ".join(f"{name}{place}" for place in range(30)) for name in "abc"]
-    rag.Index.build(tmp_path / "index", [rag.Document("long", "\n\n".join(paragraphs))], Words()).close()
-    with (store := ScotfreeVectorStore(Words(), tmp_path / "index")).index:
+    rag.Index.build(
+        tmp_path / "index", [rag.Document("long", "\n\n".join(paragraphs))], Words(), keep="codes"
+    ).close()
+    with (store := ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")).index:
         found = store.similarity_search(paragraphs[1], 1)
         assert found == [Document(id="long", page_content=paragraphs[1])]
         assert [document.page_content for document in store.get_by_ids(["long"])] == paragraphs
@@ -240,7 +248,7 @@ def test_few_texts_wait_for_more_before_clusters_are_learnt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "CHANGES_MIN", 50)
-    store = ScotfreeVectorStore(Words(), tmp_path / "index")
+    store = ScotfreeVectorStore(Words(), tmp_path / "index", keep="codes")
     for place in range(49):
         store.add_texts([TEXTS[place]])
     assert not list((tmp_path / "index").glob("codes-*"))

@@ -28,6 +28,7 @@ from llama_index.core.vector_stores.types import (
 from bench.words import Words
 from scotfree import rag
 from scotfree.rag import RagError
+from scotfree.rag.integrations import llama_index as integration
 from scotfree.rag.integrations.llama_index import ScotfreeEmbedding, ScotfreeVectorStore
 
 QUESTIONS = ["alpha1 beta2", "gamma0 word17", "alpha6 beta4 gamma2 word110"]
@@ -86,7 +87,7 @@ def model() -> Uneven:
 
 @pytest.fixture(params=["pending", "snapshot"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, model: Uneven) -> Iterator[ScotfreeVectorStore]:
-    made = ScotfreeVectorStore(model, tmp_path / "index")
+    made = ScotfreeVectorStore(model, tmp_path / "index", keep="codes")
     assert made.add(nodes()) == [node.node_id for node in nodes()]
     if request.param == "snapshot":
         made.client.compact()
@@ -148,7 +149,15 @@ def one(key: str, value: Any, operator: FilterOperator = FilterOperator.EQ) -> M
         MetadataFilters(filters=[one("topic", 0), one("kind", "kind2")], condition=FilterCondition.OR),
         MetadataFilters(filters=[one("topic", 0), one("kind", "kind2")], condition=FilterCondition.NOT),
         MetadataFilters(filters=[one("topic", 1, FilterOperator.GT), one("topic", 3, FilterOperator.NE)]),
+        MetadataFilters(filters=[one("topic", 1, FilterOperator.GTE), one("topic", 2, FilterOperator.LTE)]),
+        MetadataFilters(filters=[one("topic", 1, FilterOperator.LT)]),
+        MetadataFilters(filters=[one("topic", [0, 3], FilterOperator.NIN)]),
+        MetadataFilters(filters=[one("topic", 0), one("nothing", 3, FilterOperator.NE)]),
+        MetadataFilters(filters=[one("topic", 0), one("nothing", [3], FilterOperator.NIN)]),
         MetadataFilters(filters=[one("tags", "tag1", FilterOperator.CONTAINS)]),
+        MetadataFilters(filters=[one("tags", ["tag0", "no"], FilterOperator.ANY)]),
+        MetadataFilters(filters=[one("tags", ["tag0", "any"], FilterOperator.ALL)]),
+        MetadataFilters(filters=[one("kind", "nd2", FilterOperator.TEXT_MATCH)]),
         MetadataFilters(filters=[one("kind", "ND2", FilterOperator.TEXT_MATCH_INSENSITIVE)]),
         MetadataFilters(filters=[one("nothing", None, FilterOperator.IS_EMPTY), one("topic", 3)]),
         MetadataFilters(filters=[]),
@@ -161,6 +170,20 @@ def test_filters_are_as_llamaindex_reads_them(
     ids = same(store, peer, asked(QUESTIONS[1], 200, filters=filters))
     assert 0 < len(ids) < 120 or not filters.filters
     assert {node.node_id for node in store.get_nodes(filters=filters)} == set(ids)
+
+
+def test_what_sqlite_can_say_is_asked_of_no_node(
+    store: ScotfreeVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked_of_a_node(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(integration, "_passes", lambda _: asked_of_a_node)
+    nor = MetadataFilters(filters=[one("topic", [0], FilterOperator.NIN)], condition=FilterCondition.NOT)
+    every = MetadataFilters(filters=[nor, one("topic", 3, FilterOperator.LT), one("tags", "any")])
+    assert {node.metadata["topic"] for node in store.get_nodes(filters=every)} == {0}
+    with pytest.raises(AssertionError):
+        store.get_nodes(filters=MetadataFilters(filters=[one("kind", "kind", FilterOperator.TEXT_MATCH)]))
 
 
 def test_filters_may_stand_in_filters(store: ScotfreeVectorStore) -> None:

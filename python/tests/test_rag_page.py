@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -16,7 +12,7 @@ from typing import Any
 
 import pytest
 from language_server import MODEL, WORDS, Asked, LanguageServer, chunk, language_server
-from served_page import serving
+from served_page import serving, started
 
 from bench.words import Words
 from scotfree.loopback import ASKED_MAX, BODY_BYTES_MAX, HOST, Server
@@ -27,7 +23,7 @@ DOCUMENTS = [
     Document("violin", "a violin has four strings", {"kind": "instrument", "strings": 4}),
     Document("cello", "a cello has four strings too", {"kind": "instrument", "strings": 4}),
     Document("player", "who plays with strings", {"kind": "person", "_content": "a library's own"}),
-    Document('odd"', "odd", {'a"b': 1, "nothing": None, "kind": "person"}),
+    Document('odd"', "odd", {'a"b': 1, "$": 1, "nothing": None, "kind": "person"}),
 ]
 QUESTION = {"question": "four strings", "count": 3, "words": False, "where": {}, "model": False}
 
@@ -163,14 +159,18 @@ def test_who_may_ask(server: Server) -> None:
         (403, {"Origin": "null"}),
         (415, {"Content-Type": "text/plain"}),
         (413, {"Content-Length": "0"}),
-        (413, {"Content-Length": "-1"}),
+        (413, {"Content-Length": "9" * 30}),
+        (411, {"Content-Length": "-1"}),
+        (411, {"Content-Length": "x"}),
+        (411, {"Transfer-Encoding": "chunked"}),
     ):
         assert sent(server, "POST", "/ask", body, **headers)[0] == status, headers
     assert sent(server, "GET", "/about", Host="evil.example")[0] == 421
     assert sent(server, "POST", "/ask", b" " * (BODY_BYTES_MAX + 1))[0] == 413
     assert sent(server, "POST", "/other", body)[0] == 404
-    for path in ("/ask", "/absent", "/../page.js", "/page.js%00"):
+    for path in ("/absent", "/../page.js", "/page.js%00"):
         assert sent(server, "GET", path)[0] == 404
+    assert sent(server, "GET", "/ask")[0] == sent(server, "POST", "/about", body)[0] == 405
     for verb in ("PUT", "DELETE", "OPTIONS"):
         assert sent(server, verb, "/ask")[0] == 501
     status, nothing, headers = sent(server, "HEAD", "/")
@@ -282,17 +282,6 @@ def test_who_goes_away_is_no_fault(
     assert bool(capsys.readouterr().err) == is_told
 
 
-PROGRAM = """
-import sys
-from bench.words import Words
-from served_page import serving
-from scotfree.rag import cli
-from scotfree.rag.commands import opening
-opening.by_name = lambda *_, **__: Words()
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_told_to_also_while_a_model_writes(
     tmp_path: Path, language: LanguageServer, number: signal.Signals
@@ -305,17 +294,8 @@ def test_it_ends_when_told_to_also_while_a_model_writes(
     language.answering = waits
     folder = tmp_path / "index"
     Index.build(folder, DOCUMENTS, Words()).close()
-    words = ["serve", "--index", str(folder), "--port", "0", "--llm", language.url, "--model", MODEL]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    running = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert running.stderr
-        said = running.stderr.readline()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ \(end with Ctrl-C\)\n", said)
-        assert found, said
-        connection = HTTPConnection(HOST, int(found[1]), timeout=30)
+    with started(folder, "--llm", language.url, "--model", MODEL) as (running, port):
+        connection = HTTPConnection(HOST, port, timeout=30)
         connection.request(
             "POST", "/ask", json.dumps(QUESTION | {"model": True}), {"Content-Type": "application/json"}
         )
@@ -323,10 +303,7 @@ def test_it_ends_when_told_to_also_while_a_model_writes(
         assert b"found" in lines.readline() and lines.readline() == b'{"text": "first"}\n'
         running.send_signal(number)
         assert running.wait(60) == 0
-        assert running.stderr.read() == ""
-    finally:
-        running.kill()
-        running.wait()
+        assert running.stderr and running.stderr.read() == ""
 
 
 def test_a_port_that_is_taken_is_told(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    with Index.build(tmp_path_factory.mktemp("page") / "index", DOCUMENTS, Words()) as built:
+    with Index.build(tmp_path_factory.mktemp("page") / "index", DOCUMENTS, Words(), keep="codes") as built:
         yield built
 
 
@@ -235,15 +235,18 @@ def test_what_is_wrong_is_shown(browser: Any, index: Index, language: LanguageSe
         seen.begin("four strings")
         assert seen.page.query_selector("#count:invalid"), "the browser says so itself"
         seen.page.fill("#count", "5")
-        seen.server.slots.acquire()
-        for _ in range(3):
-            seen.server.slots.acquire()
-        seen.search("four strings")
-        assert "4 questions are being answered" in seen.page.inner_text("#error")
+        with ExitStack() as others:
+            for _ in range(4):
+                others.enter_context(seen.server.site.questions["/ask"].turns.taken())
+            seen.search("four strings")
+            assert "4 questions are being answered" in seen.page.inner_text("#error")
 
 
 def test_a_server_that_is_gone_is_told(browser: Any, tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", DOCUMENTS, Words()) as index, opened(browser, index) as seen:
+    with (
+        Index.build(tmp_path / "index", DOCUMENTS, Words(), keep="codes") as index,
+        opened(browser, index) as seen,
+    ):
         seen.server.socket.close()
         seen.server.shutdown()
         seen.search("four strings")

@@ -19,12 +19,12 @@ from bench.rag_kills import found as found_all
 from bench.words import Words
 from scotfree.rag import Document, Index, Placement, RagError
 from scotfree.rag.embed.embedder import Vectors
-from scotfree.rag.index import bare_probes
 from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages
 from scotfree.rag.placement import rows
 from scotfree.rag.placement.choice import Item, chosen, given_up, ordered
 from scotfree.rag.placement.rows import Exact
+from scotfree.rag.searching import bare_probes
 
 DIMENSIONS = 384
 SNAPSHOT = bytes(range(16))
@@ -173,9 +173,9 @@ def embedder() -> Words:
 
 @pytest.fixture
 def index(tmp_path: Path, embedder: Words) -> Iterator[Index]:
-    Index.build(tmp_path / "index", documents(), embedder).close()
+    Index.build(tmp_path / "index", documents(), embedder, keep="codes").close()
     embedder.asked.clear()
-    with Index(tmp_path / "index", embedder, cache_bytes=0) as opened:
+    with Index(tmp_path / "index", embedder, cache_bytes=0, keep="codes") as opened:
         yield opened
 
 
@@ -209,7 +209,7 @@ def test_what_is_kept_is_not_embedded_and_the_answers_are_the_same(
     count = sum(len(index.clusters()[cluster]) for cluster in range(4))
     assert index.place(placement) == count == len(embedder.asked)
     embedder.asked.clear()
-    for place in (index, again := Index(tmp_path / "index", embedder, cache_bytes=0)):
+    for place in (index, again := Index(tmp_path / "index", embedder, cache_bytes=0, keep="codes")):
         assert place.stored.placement == placement and not wrong(place)
         for question in QUESTIONS:
             answer = place.search(question)
@@ -278,9 +278,9 @@ def test_a_file_that_is_gone_or_damaged_can_be_done_without(tmp_path: Path, inde
     data[9] ^= 1
     path.write_bytes(data)
     with pytest.raises(RagError, match="remove that file"):
-        Index(tmp_path / "index", Words())
+        Index(tmp_path / "index", Words(), keep="codes")
     path.unlink()
-    with Index(tmp_path / "index", Words()) as again:
+    with Index(tmp_path / "index", Words(), keep="codes") as again:
         answer = again.search(QUESTIONS[0])
         assert answer.loaded == 0 and answer.regenerated >= 10
         again.update([Document("new", "something new")])
@@ -290,7 +290,7 @@ def test_a_file_that_is_gone_or_damaged_can_be_done_without(tmp_path: Path, inde
 
 
 def test_a_process_that_reads_sees_what_another_placed(tmp_path: Path, index: Index) -> None:
-    with Index(tmp_path / "index", Words(), cache_bytes=0) as other:
+    with Index(tmp_path / "index", Words(), cache_bytes=0, keep="codes") as other:
         index.place(Placement.of(disk=range(6)))
         other.update([])
         assert other.search(QUESTIONS[0]).regenerated == 0
@@ -322,7 +322,7 @@ def test_what_is_killed_in_between_leaves_the_one_or_the_other(
         else:
             index.compact(is_forced=True)
     monkeypatch.undo()
-    with Index(tmp_path / "index", Words()) as again:
+    with Index(tmp_path / "index", Words(), keep="codes") as again:
         is_new = change == "place" and owner is Index
         assert again.stored.placement == (Placement.of(memory=[2, 3]) if is_new else Placement.of(disk=[0, 1]))
         assert not wrong(again) and again.stored.has(sorted(kept_of(again) - {241})) >= kept_of(again) - {241}
@@ -339,7 +339,7 @@ def test_what_is_kept_is_right_after_each_of_many_kills(tmp_path: Path) -> None:
         certain, maybe = possible(state, said)
         state = found_all(tmp_path / "index")
         assert state in (there(certain), there(maybe)), said[-1]
-        with Index(tmp_path / "index", Words()) as index:
+        with Index(tmp_path / "index", Words(), keep="codes") as index:
             assert not wrong(index)
             rows_seen += len(index.stored.has(sorted(kept_of(index))))
             assert index.stored.has(sorted(kept_of(index))) == kept_of(index)
@@ -369,7 +369,7 @@ def test_a_cluster_without_codes_takes_no_room_and_is_embedded_where_it_is_near(
     assert snapshot and snapshot.bare() == [0, 3, 5] and not codes.exists()
     saved = coded_bytes - path.stat().st_size
     assert abs(saved - len(bare_of(index)) * snapshot.code_bytes) < 64 and snapshot.code_bytes > 16
-    for place in (index, again := Index(tmp_path / "index", embedder, cache_bytes=0)):
+    for place in (index, again := Index(tmp_path / "index", embedder, cache_bytes=0, keep="codes")):
         for question in QUESTIONS:
             answer = place.search(question, deviations=5)
             assert {hit.document for hit in answer.hits} == set(before[question])
@@ -399,7 +399,7 @@ def test_a_cluster_without_codes_takes_no_room_and_is_embedded_where_it_is_near(
 def test_what_has_no_codes_is_known_though_nobody_says_so(tmp_path: Path, index: Index) -> None:
     index.place(Placement.of(bare=[1]))
     index.passages.make_known("placement", b'{"file": null, "memory": [], "disk": [], "bare": []}')
-    with Index(tmp_path / "index", Words()) as again:
+    with Index(tmp_path / "index", Words(), keep="codes") as again:
         again.update([Document("new", "something new")])
         assert again.compact(is_forced=True) and found(again, "something new", 1) == ["new"]
         assert again.stored.placement == Placement.of(bare=[1])
@@ -411,12 +411,12 @@ def test_a_planted_passing_over_of_clusters_without_codes_is_found(
 ) -> None:
     index.place(Placement.of(bare=range(6)))
     whole = {question: set(found(index, question)) for question in QUESTIONS}
-    monkeypatch.setattr("scotfree.rag.index.bare_probes", lambda _: 1)
+    monkeypatch.setattr("scotfree.rag.searching.bare_probes", lambda _: 1)
     assert any(set(found(index, question)) != names for question, names in whole.items())
 
 
 def test_many_bits_without_codes_are_searched_by_what_is_exact(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", documents(), Words(), bits=4) as index:
+    with Index.build(tmp_path / "index", documents(), Words(), bits=4, keep="codes") as index:
         index.place(Placement.of(bare=range(6)))
         right = 0
         for question in QUESTIONS:
@@ -440,7 +440,7 @@ def test_what_is_killed_while_codes_go_or_come_can_be_searched(
     with pytest.raises(KeyboardInterrupt):
         index.place(second)
     monkeypatch.undo()
-    with Index(tmp_path / "index", Words(), cache_bytes=0) as again:
+    with Index(tmp_path / "index", Words(), cache_bytes=0, keep="codes") as again:
         # Codes are there and gone before exact values follow.
         half = first if killed_at == "settle" else Placement.of(disk=[0, 1], bare=[3, 4])
         assert again.stored.placement == half and not wrong(again)

@@ -117,8 +117,10 @@ def test_what_stands_above_a_text_is_embedded_with_it(tmp_path: Path) -> None:
     embedder = Words(tokens_max=200)
     titled = Outline(title="violins", headings=(Heading(0, 1, "strings"),))
     documents = [Document("a", "bow and wood", outline=titled), Document("b", "bow and wood of others")]
-    with Index.build(tmp_path / "index", documents, embedder) as index:
+    with Index(tmp_path / "index", embedder, keep="codes") as index:
+        index.update(documents)
         assert embedder.asked == ["violins: bow and wood", "bow and wood of others"]
+        index.compact()
         hit = index.search("violins:", 1, deviations=5.0).hits[0]
         assert (hit.document, hit.text) == ("a", "bow and wood")
         embedder.asked.clear()

@@ -31,7 +31,7 @@ PROCESS = 10_000_000
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    with Index.build(tmp_path_factory.mktemp("placed") / "index", documents(), Words()) as built:
+    with Index.build(tmp_path_factory.mktemp("placed") / "index", documents(), Words(), keep="codes") as built:
         yield built
 
 
@@ -249,7 +249,7 @@ def test_between_lengths_and_beyond_them_rates_are_drawn_on() -> None:
 
 def test_questions_are_drawn_from_what_passages_say(tmp_path: Path) -> None:
     texts = [Document(f"doc{place}", f"Short one. The word{place} is in this sentence.") for place in range(90)]
-    with Index.build(tmp_path / "index", texts, Words()) as index:
+    with Index.build(tmp_path / "index", texts, Words(), keep="codes") as index:
         found = sample.drawn(index)
         assert len(set(found)) == sample.DRAWN == 64 and found == sample.drawn(index)
         assert all(question.startswith("The word") and question.endswith("sentence.") for question in found)
@@ -280,19 +280,22 @@ def test_a_budget_is_read_with_its_units() -> None:
 
 
 def test_an_index_without_codes_has_nothing_to_plan(tmp_path: Path) -> None:
-    with Index(tmp_path / "index", Words()) as empty, pytest.raises(RagError, match="index documents first"):
+    with (
+        Index(tmp_path / "index", Words(), keep="codes") as empty,
+        pytest.raises(RagError, match="index documents first"),
+    ):
         Planner(empty)
 
 
 def test_an_index_that_embeds_nothing_again_keeps_nothing(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", documents(), Words(), bits=4) as index:
+    with Index.build(tmp_path / "index", documents(), Words(), bits=4, keep="codes") as index:
         planner = Planner(index, QUESTIONS)
         plan = planner.plan(Budget())
         assert plan.placement == Placement() and plan.frontier[-1] == planner.predicted(Placement())
 
 
 def test_the_command_plans_applies_and_measures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    assert cli.main(["index", str(folder), "--quiet", "--smallest"]) == 0
     assert cli.main(["plan"]) == 0
     told = capsys.readouterr().out
     assert "tokens embedded a second" in told and "a search wants exact values of 4.0 passages" in told
@@ -316,9 +319,9 @@ def test_the_command_plans_applies_and_measures(folder: Path, capsys: pytest.Cap
 
 
 def test_what_is_applied_was_planned_for_all_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    assert cli.main(["index", str(folder), "--quiet", "--smallest"]) == 0
     (codes,) = (folder.parent / "data").rglob("codes-*.scot")
-    with Index(codes.parent, by_name()) as index:
+    with Index(codes.parent, by_name(), keep="codes") as index:
         index.add([Document(f"more{at}", f"word{at}") for at in range(3)])
         assert index.changes == 3
     assert cli.main(["plan", "--apply", "--json"]) == 0

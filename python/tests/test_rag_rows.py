@@ -13,7 +13,6 @@ from test_rag_index import QUESTIONS, documents, flat
 from bench.words import Words
 from scotfree.rag import Document, Index, RagError, calibration
 from scotfree.rag.calibration import Bound
-from scotfree.rag.cli import main
 from scotfree.rag.embed.embedder import Vectors
 
 
@@ -24,7 +23,7 @@ def embedder() -> Words:
 
 @pytest.fixture
 def index(tmp_path: Path, embedder: Words) -> Iterator[Index]:
-    with Index.build(tmp_path / "index", documents(600), embedder, keep="rows") as built:
+    with Index.build(tmp_path / "index", documents(600), embedder) as built:
         embedder.asked.clear()
         yield built
 
@@ -50,7 +49,7 @@ def test_it_finds_the_share_that_was_asked_for_and_says_so(index: Index) -> None
     assert index.bound is not None and index.bound.is_held
     assert (index.bound.target, index.bound.passages) == (0.99, 600)
     measured = index.measured()
-    assert measured is not None and measured[1] == calibration.QUESTIONS and measured[0] >= 0.985
+    assert measured is not None and measured[1] == calibration.QUESTIONS and measured[0].recall >= 0.985
     assert recall(index, documents(600)) >= 0.97
 
 
@@ -65,8 +64,8 @@ def test_a_bound_that_is_too_narrow_is_found(index: Index, monkeypatch: pytest.M
     def none_near_enough(numbers: Sequence[int]) -> Vectors:
         return np.zeros((len(numbers), questions.shape[1]), np.float32)
 
-    near = [{10**6: 1.0} for _ in QUESTIONS]
-    bound = calibration.calibrated(found[1], questions, near, 0.9, none_near_enough)
+    sample = calibration.Sample(questions, [{10**6: 1.0} for _ in QUESTIONS])
+    bound = calibration.calibrated(found[1], sample, 0.9, calibration.by_asking(none_near_enough))
     assert not bound.is_held and bound.deviations == 5.0 and bound.recall == 0
 
 
@@ -113,10 +112,7 @@ def test_a_bound_that_is_no_number_is_refused(index: Index, deviations: float) -
 def test_what_an_index_does_not_keep_is_refused(tmp_path: Path, index: Index, embedder: Words) -> None:
     with pytest.raises(RagError, match="it keeps rows"):
         Index(index.folder, embedder, keep="codes")
-    with Index.build(tmp_path / "codes", documents(40), embedder) as codes:
-        assert codes.bound is None and codes.measured() is None
-    with pytest.raises(RagError, match="it keeps codes alone"):
-        Index(tmp_path / "codes", embedder, recall=0.9)
+    Index.build(tmp_path / "codes", documents(40), embedder, keep="codes").close()
     with pytest.raises(RagError, match="it keeps codes"):
         Index(tmp_path / "codes", embedder, keep="rows")
 
@@ -127,14 +123,7 @@ def test_a_bound_is_read_as_it_was_written() -> None:
 
 
 def test_few_passages_are_found_and_none_is_no_fault(tmp_path: Path, embedder: Words) -> None:
-    with Index.build(tmp_path / "few", documents(3), embedder, keep="rows") as few:
+    with Index.build(tmp_path / "few", documents(3), embedder) as few:
         assert len(few.search(QUESTIONS[0]).hits) == 3 and few.bound is not None and few.bound.is_held
-    with Index.build(tmp_path / "none", [], embedder, keep="rows") as none:
+    with Index.build(tmp_path / "none", [], embedder) as none:
         assert none.search(QUESTIONS[0]).hits == [] and none.bound is None
-
-
-def test_the_command_refuses_a_share_for_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.txt").write_text("strings")
-    words = ["index", str(tmp_path / "a.txt"), "--index", str(tmp_path / "index"), "--recall", "0.9"]
-    assert main(words) == 2
-    assert "it keeps codes alone" in capsys.readouterr().err

@@ -31,8 +31,10 @@ def test_a_text_is_embedded_once_however_often_it_stands_there(
     monkeypatch.setattr("scotfree.rag.updating.BATCH_PASSAGES", 2)
     embedder = Words()
     many = [*documents("abcde"), Document("f", "another text"), *documents("ghi")]
-    with Index.build(tmp_path / "index", many, embedder) as index:
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(many)
         assert sorted(embedder.asked) == ["another text", LICENCE]
+        index.compact()
         assert len(index) == 9
         vectors = index.embeddings(index.search(LICENCE, 9).hits)
         assert sum(vectors @ embedder.embed([LICENCE])[0] > 0.999) == 8

@@ -1,12 +1,13 @@
 //! Indexes of passages for Python: written, mapped, searched.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use scotfree_retrieval::{Axis, Basis, Clusters, Embedded, Found, Kernel, SnapshotError, Wanted};
+use scotfree_retrieval::{Axis, Basis, Embedded, Found, Kernel, RowError, SnapshotError, Wanted};
 
 use crate::lent::Lent;
 
@@ -44,28 +45,42 @@ impl Axes {
     }
 }
 
-/// Writes an index of embeddings (f32, of length one) as codes along axes.
-///
-/// `starts` has the first row of each cluster and, last, how many rows there are; `rows` the embedding of each row;
-/// `passages` the passage of each embedding. `model` is the digest of what embedded them.
-#[pyfunction]
-#[pyo3(signature = (path, axes, embeddings, centroids, starts, rows, passages, *, model))]
-#[allow(clippy::too_many_arguments)]
-pub fn write_snapshot(
-    py: Python<'_>,
-    path: PathBuf,
-    axes: &Axes,
-    embeddings: Lent<f32>,
-    centroids: Lent<f32>,
-    starts: Lent<u32>,
-    rows: Lent<u32>,
-    passages: Lent<u32>,
-    model: [u8; 32],
-) -> PyResult<()> {
-    let (starts, rows, passages) = (starts.slice(), rows.slice(), passages.slice());
-    let clusters = Clusters { centroids: centroids.slice(), starts, rows, passages };
-    let embeddings = embeddings.slice();
-    py.detach(|| scotfree_retrieval::write(&path, &axes.0, model, clusters, embeddings)).map_err(raised)
+/// An index that is being written, cluster by cluster, as codes along axes; `model` is the digest of what embedded it.
+#[pyclass]
+pub struct SnapshotWriter(Option<scotfree_retrieval::Writer>);
+
+#[pymethods]
+impl SnapshotWriter {
+    #[new]
+    #[pyo3(signature = (axes, centroids, *, model))]
+    fn new(axes: &Axes, centroids: Lent<f32>, model: [u8; 32]) -> PyResult<Self> {
+        Ok(Self(Some(scotfree_retrieval::Writer::new(&axes.0, model, centroids.slice()).map_err(raised)?)))
+    }
+
+    /// Passages (u32) and their embeddings (f32, of length one), each with its cluster (u32): that of the one before,
+    /// or a later one.
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        embeddings: Lent<f32>,
+        passages: Lent<u32>,
+        clusters: Lent<u32>,
+    ) -> PyResult<()> {
+        let writer = self.0.as_mut().ok_or_else(ended)?;
+        let added = Embedded { embeddings: embeddings.slice(), passages: passages.slice() };
+        let clusters = clusters.slice();
+        py.detach(|| writer.push(added, clusters)).map_err(raised)
+    }
+
+    /// Writes the file.
+    fn finish(&mut self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let writer = self.0.take().ok_or_else(ended)?;
+        py.detach(|| writer.finish(&path)).map_err(raised)
+    }
+}
+
+fn ended() -> PyErr {
+    PyValueError::new_err("the index is written")
 }
 
 /// Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of more passages.
@@ -136,6 +151,12 @@ impl Snapshot {
         self.0.clusters()
     }
 
+    /// How many passages it has.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
     /// Its passages, in the order of rows.
     fn passages(&self) -> Vec<u32> {
         self.0.passages().collect()
@@ -171,11 +192,7 @@ impl Snapshot {
     ) -> PyResult<Search> {
         let question = self.checked(&question)?;
         let wanted = Wanted { question, count, probes, bare_probes, deviations };
-        let begin = || {
-            scotfree_retrieval::Search::new(&self.0, wanted, Kernel::best(), |passage| {
-                gone.contains(&passage)
-            })
-        };
+        let begin = || scotfree_retrieval::Search::new(&self.0, wanted, Kernel::best(), gone);
         Ok(Search(py.detach(begin)))
     }
 }
@@ -222,17 +239,101 @@ impl Search {
         self.0.give(exact.into_iter().map(|(passage, similarity)| Found { passage, similarity }));
     }
 
+    /// Gives exact values out of rows, to `most` passages each time, until no other can be among the nearest or some
+    /// have no row: the passages that rows gave, and those.
+    fn refine(
+        &mut self,
+        py: Python<'_>,
+        rows: &Rows,
+        question: Lent<f32>,
+        most: usize,
+    ) -> PyResult<(Vec<u32>, Vec<u32>)> {
+        let (rows, question) = (rows.of(&question)?, question.slice());
+        let refined = py.detach(|| self.0.refine(&rows, question, most)).map_err(unread)?;
+        Ok((refined.loaded, refined.missing))
+    }
+
     /// The nearest by exact values.
     fn found(&self) -> Vec<Pair> {
         pairs(self.0.found())
     }
 
-    /// The nearest by estimates, and by exact values where they are known.
-    fn guessed(&self) -> Vec<Pair> {
+    /// The nearest by their bounds (estimates, if those are no standard errors away), and by exact values where
+    /// they are known.
+    fn guessed(&mut self) -> Vec<Pair> {
         pairs(self.0.guessed())
     }
 }
 
 fn pairs(found: Vec<Found>) -> Vec<Pair> {
     found.into_iter().map(|one| (one.passage, one.similarity)).collect()
+}
+
+/// Rows of a file of exact values that was opened and checked: which passage a row is, and the rows that are held.
+#[pyclass(frozen)]
+pub struct Rows {
+    file: File,
+    start: u64,
+    dimensions: usize,
+    numbers: Lent<u32>,
+    memory: Lent<u8>,
+}
+
+#[pymethods]
+impl Rows {
+    /// Those that begin at a byte of a file; `numbers` (u32) say which passage a row is: of `memory` (u8) first, then
+    /// of the others, both in order.
+    #[new]
+    fn new(
+        path: PathBuf,
+        start: u64,
+        dimensions: usize,
+        numbers: Lent<u32>,
+        memory: Lent<u8>,
+    ) -> PyResult<Self> {
+        Ok(Self { file: File::open(path)?, start, dimensions, numbers, memory })
+    }
+
+    /// Of passages those that have a row, and its inner product with a vector.
+    fn products(
+        &self,
+        py: Python<'_>,
+        passages: Vec<u32>,
+        vector: Lent<f32>,
+    ) -> PyResult<(Vec<u32>, Vec<f32>)> {
+        let (rows, vector) = (self.of(&vector)?, vector.slice());
+        let mut row = rows.buffer();
+        let mut found = (Vec::new(), Vec::new());
+        py.detach(|| {
+            for passage in passages {
+                if let Some(product) = rows.product(passage, vector, &mut row)? {
+                    found.0.push(passage);
+                    found.1.push(product);
+                }
+            }
+            Ok(found)
+        })
+        .map_err(unread)
+    }
+}
+
+impl Rows {
+    /// Them, for a vector of as many dimensions.
+    fn of(&self, vector: &Lent<f32>) -> PyResult<scotfree_retrieval::Rows<'_>> {
+        let (values, dimensions) = (vector.slice().len(), self.dimensions);
+        if values != dimensions {
+            let problem = format!("the embedding has {values} dimensions, the rows {dimensions}");
+            return Err(PyValueError::new_err(problem));
+        }
+        let (file, start, numbers, memory) =
+            (&self.file, self.start, self.numbers.slice(), self.memory.slice());
+        Ok(scotfree_retrieval::Rows { file, start, dimensions, numbers, memory })
+    }
+}
+
+fn unread(error: RowError) -> PyErr {
+    match error {
+        RowError::Io(error) => PyOSError::new_err(error.to_string()),
+        RowError::Short(_) | RowError::Damaged(_) => PyValueError::new_err(error.to_string()),
+    }
 }

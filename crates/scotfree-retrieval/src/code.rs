@@ -12,10 +12,12 @@
 use half::f16;
 
 use crate::dot;
-use crate::scan::{Kernel, Weights};
+use crate::scan::{Kernel, Precision, Weights};
 
 /// Codes are filled up to a multiple of so many bits, so that every kernel reads whole words.
 pub const WORD_BITS: usize = 64;
+/// Codes of so many bits a dimension err by less than what questions' weights of eight bits lose.
+const FINE_BITS: usize = 2;
 /// Along an axis.
 pub const DEPTH_MAX: u32 = 8;
 /// How many factors a code has.
@@ -190,7 +192,9 @@ impl Basis {
         let weights = self.axes.iter().zip(&along).flat_map(|(axis, value)| {
             (0..axis.depth).map(move |bit| value * axis.step * (1_u32 << bit) as f32)
         });
-        let weights = Weights::of(&weights.collect::<Vec<f32>>());
+        let precision =
+            if self.bits() >= FINE_BITS * self.dimensions { Precision::Fine } else { Precision::Coarse };
+        let weights = Weights::of(&weights.collect::<Vec<f32>>(), precision);
         // A step counts from the lowest, and zero lies in the middle: where half of the bits' weights are.
         let offset = -weights.sum() / 2.0;
         Asked { weights, offset, share: self.share(question, &along) }

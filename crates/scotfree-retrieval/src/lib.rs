@@ -7,14 +7,16 @@ mod code;
 #[cfg(test)]
 mod drawn;
 mod halves;
+mod rows;
 mod scan;
 mod search;
 mod snapshot;
 
 pub use code::{Axis, Basis};
+pub use rows::{RowError, Rows};
 pub use scan::{Kernel, KERNELS};
-pub use search::{Found, Search, Wanted};
-pub use snapshot::{encoded, merge, merged, write, Clusters, Embedded, Snapshot, SnapshotError};
+pub use search::{Found, Refined, Search, Wanted};
+pub use snapshot::{encoded, merge, merged, write, Clusters, Embedded, Snapshot, SnapshotError, Writer};
 
 /// The inner product, in as many sums as a processor adds at once.
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {

@@ -10,23 +10,30 @@ mod x86;
 
 /// Of the greatest weight of a group, whichever its sign.
 const WEIGHT_MAX: f32 = i8::MAX as f32;
+const FINE_MAX: f32 = i16::MAX as f32;
 
 /// Words whose weights are multiples of one number: the sums of so many are added before they are scaled.
 const GROUP_WORDS: usize = 4;
 
-/// What each bit of a code weighs, group by group.
+/// What each bit of a code weighs: whole numbers, and of each group of words what one of them stands for.
 #[derive(Debug, Clone)]
-pub(crate) struct Weights(Vec<Group>);
-
-/// Weights as whole numbers of eight bits, and what one of them stands for.
-///
-/// They are rounded by at most 1/254 of the greatest of their group. Of four bits a dimension that costs 0.007 of
-/// recall@10 (0.9775 with weights of 32 bits, 24,744 passages of Debian's documentation, all clusters looked
-/// through), and a search takes half as long; of fewer bits, whose own errors are greater, it costs less.
-#[derive(Debug, Clone)]
-struct Group {
+pub(crate) struct Weights {
+    /// All of a weight or, of sixteen bits, the upper half.
     words: Vec<Word>,
-    scale: f32,
+    /// The lower halves, which have no sign; none of eight bits.
+    lows: Vec<Low>,
+    /// One for each `GROUP_WORDS` words.
+    scales: Vec<f32>,
+}
+
+/// How exact weights are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// Eight bits: rounded by at most 1/254 of the greatest of their group. That is little beside the errors of codes
+    /// of a bit a dimension.
+    Coarse,
+    /// Sixteen bits, for codes that err by less: two sums instead of one.
+    Fine,
 }
 
 /// The weights of the bits of a word, which lie in one line of a cache.
@@ -34,40 +41,84 @@ struct Group {
 #[repr(align(64))]
 struct Word([i8; WORD_BITS]);
 
-impl Group {
-    fn of(weights: &[f32]) -> Self {
-        let greatest = weights.iter().fold(0.0_f32, |greatest, weight| greatest.max(weight.abs()));
-        let unit = if greatest > 0.0 { WEIGHT_MAX / greatest } else { 0.0 };
-        let word = |weights: &[f32]| {
-            let mut word = [0; WORD_BITS];
-            for (value, weight) in word.iter_mut().zip(weights) {
-                *value = (weight * unit).round() as i8;
-            }
-            Word(word)
-        };
-        Self { words: weights.chunks(WORD_BITS).map(word).collect(), scale: greatest / WEIGHT_MAX }
-    }
+/// What `Word` has no room for.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+struct Low([u8; WORD_BITS]);
 
-    fn sum(&self) -> f32 {
-        self.words.iter().flat_map(|word| &word.0).map(|weight| i32::from(*weight)).sum::<i32>() as f32
-            * self.scale
-    }
-}
+/// What a unit of an upper half is of lower ones.
+const HIGH: i32 = 256;
 
 impl Weights {
     /// Of as many bits as there are weights, filled up to whole words by bits without weight.
-    pub(crate) fn of(weights: &[f32]) -> Self {
-        Self(weights.chunks(GROUP_WORDS * WORD_BITS).map(Group::of).collect())
+    pub(crate) fn of(weights: &[f32], precision: Precision) -> Self {
+        let (mut words, mut lows, mut scales) = (Vec::new(), Vec::new(), Vec::new());
+        let most = match precision {
+            Precision::Coarse => WEIGHT_MAX,
+            Precision::Fine => FINE_MAX,
+        };
+        for group in weights.chunks(GROUP_WORDS * WORD_BITS) {
+            let greatest = group.iter().fold(0.0_f32, |greatest, weight| greatest.max(weight.abs()));
+            let unit = if greatest > 0.0 { most / greatest } else { 0.0 };
+            for part in group.chunks(WORD_BITS) {
+                let (mut word, mut low) = (Word([0; WORD_BITS]), Low([0; WORD_BITS]));
+                for (at, weight) in part.iter().enumerate() {
+                    let whole = (weight * unit).round() as i32;
+                    (word.0[at], low.0[at]) = match precision {
+                        Precision::Coarse => (whole as i8, 0),
+                        Precision::Fine => (whole.div_euclid(HIGH) as i8, whole.rem_euclid(HIGH) as u8),
+                    };
+                }
+                words.push(word);
+                lows.extend((precision == Precision::Fine).then_some(low));
+            }
+            scales.push(greatest / most);
+        }
+        Self { words, lows, scales }
     }
 
     /// Of all bits.
     pub(crate) fn sum(&self) -> f32 {
-        self.0.iter().map(Group::sum).sum()
+        self.groups().map(|group| group.whole(|_, weights| sum(weights), |_, weights| sum(weights))).sum()
+    }
+
+    fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let lows = self.lows.chunks(GROUP_WORDS).chain(std::iter::repeat(&[][..]));
+        self.words.chunks(GROUP_WORDS).zip(lows).zip(&self.scales).map(|((words, lows), scale)| Group {
+            words,
+            lows,
+            scale: *scale,
+        })
     }
 
     fn code_bytes(&self) -> usize {
-        self.0.iter().map(|group| group.words.len()).sum::<usize>() * WORD_BITS / 8
+        self.words.len() * WORD_BITS / 8
     }
+}
+
+/// Words whose weights are multiples of one number.
+#[derive(Debug, Clone, Copy)]
+struct Group<'a> {
+    words: &'a [Word],
+    lows: &'a [Low],
+    scale: f32,
+}
+
+impl Group<'_> {
+    /// Of sums of a word's halves, each by its place in the group, that of the whole weights.
+    fn whole(
+        &self,
+        upper: impl Fn(usize, &[i8; WORD_BITS]) -> i32,
+        lower: impl Fn(usize, &[u8; WORD_BITS]) -> i32,
+    ) -> f32 {
+        let uppers: i32 = self.words.iter().enumerate().map(|(at, word)| upper(at, &word.0)).sum();
+        let lowers: i32 = self.lows.iter().enumerate().map(|(at, low)| lower(at, &low.0)).sum();
+        (if self.lows.is_empty() { uppers } else { HIGH * uppers + lowers }) as f32 * self.scale
+    }
+}
+
+fn sum<T: Copy + Into<i32>>(weights: &[T]) -> i32 {
+    weights.iter().map(|weight| (*weight).into()).sum()
 }
 
 /// One way to compute them.
@@ -152,9 +203,13 @@ mod tests {
     proptest! {
         #[test]
         fn every_kernel_gives_the_plain_ones_sums(
-            codes in prop::collection::vec(any::<u8>(), 56 * 4), words in 1_usize..8, seed in 0_u64..100
+            codes in prop::collection::vec(any::<u8>(), 56 * 4),
+            words in 1_usize..8,
+            seed in 0_u64..100,
+            is_fine in any::<bool>(),
         ) {
-            let weights = Weights::of(&normal(seed, words * WORD_BITS));
+            let precision = if is_fine { Precision::Fine } else { Precision::Coarse };
+            let weights = Weights::of(&normal(seed, words * WORD_BITS), precision);
             let codes = &codes[..codes.len() / weights.code_bytes() * weights.code_bytes()];
             let mut wanted = Vec::new();
             Kernel::Plain.sums(codes, &weights, &mut wanted);
@@ -190,7 +245,7 @@ mod tests {
             code[place / 8] = 1 << (place % 8);
             for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
                 let mut sums = Vec::new();
-                kernel.sums(&code, &Weights::of(&weights), &mut sums);
+                kernel.sums(&code, &Weights::of(&weights, Precision::Coarse), &mut sums);
                 assert_eq!(sums, [weights[place]], "{kernel:?}");
             }
         }
@@ -200,14 +255,23 @@ mod tests {
     fn weights_are_rounded_by_little_of_the_greatest_of_their_group() {
         let exact: Vec<f32> =
             [normal(1, 256), normal(2, 100).iter().map(|weight| weight / 1e3).collect()].concat();
-        let weights = Weights::of(&exact);
-        assert_eq!(weights.code_bytes(), 48);
-        for (at, exact) in exact.iter().enumerate() {
-            let Group { words, scale } = &weights.0[at / (GROUP_WORDS * WORD_BITS)];
-            let found = f32::from(words[at / WORD_BITS % GROUP_WORDS].0[at % WORD_BITS]) * scale;
-            assert!((found - exact).abs() <= 0.501 * scale, "{at}: {found} {exact}");
+        for (precision, most) in [(Precision::Coarse, 127.0), (Precision::Fine, 32_767.0)] {
+            let weights = Weights::of(&exact, precision);
+            assert_eq!(weights.code_bytes(), 48);
+            for (at, exact) in exact.iter().enumerate() {
+                let group = weights.groups().nth(at / (GROUP_WORDS * WORD_BITS)).expect("it has one");
+                let is_it = |word: usize| i32::from(word == at / WORD_BITS % GROUP_WORDS);
+                let bit = at % WORD_BITS;
+                let found = group.whole(
+                    |word, weights| is_it(word) * i32::from(weights[bit]),
+                    |word, weights| is_it(word) * i32::from(weights[bit]),
+                );
+                assert!((found - exact).abs() <= 0.501 * group.scale, "{at}: {found} {exact}");
+            }
+            let greatest = exact[..256].iter().fold(0.0_f32, |greatest, weight| greatest.max(weight.abs()));
+            assert!((weights.scales[0] * most / greatest - 1.0).abs() < 1e-6, "{precision:?}");
+            assert!(weights.words[5].0[36..].iter().all(|value| *value == 0));
+            assert!(Weights::of(&[0.0; 64], precision).sum().abs() < f32::EPSILON);
         }
-        assert!(weights.0[1].words[1].0[36..].iter().all(|value| *value == 0));
-        assert!(Weights::of(&[0.0; 64]).sum().abs() < f32::EPSILON);
     }
 }

@@ -19,7 +19,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Cursor, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub enum SnapshotError {
         /// Which file.
         path: PathBuf,
         /// The reason.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file is none of this kind, or damaged.
     #[error("{path}: {reason}")]
@@ -166,7 +166,74 @@ pub fn write(
     clusters: Clusters<'_>,
     embeddings: &[f32],
 ) -> Result<(), SnapshotError> {
-    put(path, &encoded(basis, model, clusters, embeddings)?)
+    check(basis, clusters, embeddings).map_err(SnapshotError::Unfit)?;
+    put(path, model, &Body::coded(&stored(basis), clusters, embeddings))
+}
+
+/// Writes an index cluster by cluster, with no more in memory than what is in the file.
+#[derive(Debug)]
+pub struct Writer {
+    body: Body,
+    model: [u8; 32],
+    clusters: usize,
+    centre: Centre,
+    /// Which passages there are: none may be there twice.
+    seen: HashSet<u32>,
+}
+
+impl Writer {
+    /// For clusters of these centroids, one behind the other.
+    pub fn new(basis: &Basis, model: [u8; 32], centroids: &[f32]) -> Result<Self, SnapshotError> {
+        check_basis(basis, centroids).map_err(SnapshotError::Unfit)?;
+        let body = Body::new(&stored(basis), centroids);
+        let (clusters, centre) = (centroids.len() / basis.dimensions, body.centre(0));
+        Ok(Self { body, model, clusters, centre, seen: HashSet::new() })
+    }
+
+    /// Passages and their embeddings, each with its cluster: that of the one before, or a later one.
+    pub fn push(&mut self, added: Embedded<'_>, clusters: &[u32]) -> Result<(), SnapshotError> {
+        let unfit = SnapshotError::Unfit;
+        let dimensions = self.body.basis.dimensions;
+        check_embeddings(dimensions, added.embeddings, added.passages).map_err(unfit)?;
+        if clusters.len() != added.passages.len() {
+            return Err(unfit(format!(
+                "{} passages and {} of their clusters",
+                added.passages.len(),
+                clusters.len()
+            )));
+        }
+        let vectors = added.embeddings.chunks_exact(dimensions);
+        for ((vector, passage), cluster) in vectors.zip(added.passages).zip(clusters) {
+            self.begin(*cluster as usize)?;
+            if !self.seen.insert(*passage) {
+                return Err(unfit(format!("passage {passage} is there twice")));
+            }
+            self.body.push(&self.centre, vector, *passage);
+        }
+        Ok(())
+    }
+
+    /// Ends the clusters before this one.
+    fn begin(&mut self, cluster: usize) -> Result<(), SnapshotError> {
+        let current = self.body.ended();
+        if cluster < current || cluster >= self.clusters {
+            return Err(SnapshotError::Unfit(format!(
+                "cluster {cluster} behind cluster {current} of {}",
+                self.clusters
+            )));
+        }
+        if cluster > current {
+            (current..cluster).for_each(|_| self.body.end_cluster());
+            self.centre = self.body.centre(cluster);
+        }
+        Ok(())
+    }
+
+    /// Writes the file; what was at the path stays until all of the new one is on the disk.
+    pub fn finish(mut self, path: &Path) -> Result<(), SnapshotError> {
+        (self.body.ended()..self.clusters).for_each(|_| self.body.end_cluster());
+        put(path, self.model, &self.body)
+    }
 }
 
 /// The bytes of an index's file.
@@ -177,7 +244,7 @@ pub fn encoded(
     embeddings: &[f32],
 ) -> Result<Vec<u8>, SnapshotError> {
     check(basis, clusters, embeddings).map_err(SnapshotError::Unfit)?;
-    Ok(Body::coded(&stored(basis), clusters, embeddings).file(model))
+    Ok(Body::coded(&stored(basis), clusters, embeddings).bytes(model))
 }
 
 /// Writes an index of what another has but for what is gone, and of embeddings, each in the nearest of its clusters.
@@ -191,7 +258,7 @@ pub fn merge(
     is_bare: impl Fn(usize) -> bool,
     added: Embedded<'_>,
 ) -> Result<(), SnapshotError> {
-    put(path, &merged(old, is_gone, is_bare, added)?)
+    put(path, old.model, &merged_body(old, is_gone, is_bare, added)?)
 }
 
 /// The bytes of what `merge` writes.
@@ -201,25 +268,33 @@ pub fn merged(
     is_bare: impl Fn(usize) -> bool,
     added: Embedded<'_>,
 ) -> Result<Vec<u8>, SnapshotError> {
-    check_embeddings(old.counts.dimensions, added.embeddings, added.passages)
-        .map_err(SnapshotError::Unfit)?;
-    let body = Body::merged(old, is_gone, is_bare, added).map_err(SnapshotError::Unfit)?;
-    Ok(body.file(old.model))
+    Ok(merged_body(old, is_gone, is_bare, added)?.bytes(old.model))
 }
 
-fn put(path: &Path, bytes: &[u8]) -> Result<(), SnapshotError> {
+fn merged_body(
+    old: &Snapshot,
+    is_gone: impl Fn(u32) -> bool,
+    is_bare: impl Fn(usize) -> bool,
+    added: Embedded<'_>,
+) -> Result<Body, SnapshotError> {
+    check_embeddings(old.counts.dimensions, added.embeddings, added.passages)
+        .map_err(SnapshotError::Unfit)?;
+    Body::merged(old, is_gone, is_bare, added).map_err(SnapshotError::Unfit)
+}
+
+fn put(path: &Path, model: [u8; 32], body: &Body) -> Result<(), SnapshotError> {
     let half = path.with_extension("half");
     let failed = |source| SnapshotError::Io { path: half.clone(), source };
-    write_file(&half, bytes).map_err(failed)?;
+    write_file(&half, model, body).map_err(failed)?;
     let failed = |source| SnapshotError::Io { path: path.to_owned(), source };
     fs::rename(&half, path).map_err(failed)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn write_file(path: &Path, model: [u8; 32], body: &Body) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    file.write_all(bytes)?;
+    body.write(model, &mut file)?;
     file.into_inner()?.sync_all()
 }
 
@@ -230,11 +305,10 @@ fn stored(basis: &Basis) -> Basis {
 }
 
 fn check(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<(), String> {
-    check_dimensions(basis.dimensions)?;
-    basis.check()?;
+    check_basis(basis, clusters.centroids)?;
     let (dimensions, count) = (basis.dimensions, clusters.starts.len().saturating_sub(1));
     let rows = clusters.rows.len();
-    if clusters.centroids.len() != count * dimensions || count == 0 {
+    if clusters.centroids.len() != count * dimensions {
         return Err(format!("{count} clusters and {} values of centroids", clusters.centroids.len()));
     }
     check_embeddings(dimensions, embeddings, clusters.passages)?;
@@ -248,6 +322,15 @@ fn check(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<()
         if !first {
             return Err(format!("embedding {row} is not there, or in two rows"));
         }
+    }
+    Ok(())
+}
+
+fn check_basis(basis: &Basis, centroids: &[f32]) -> Result<(), String> {
+    check_dimensions(basis.dimensions)?;
+    basis.check()?;
+    if centroids.is_empty() || centroids.len() % basis.dimensions != 0 {
+        return Err(format!("{} values of centroids of {} dimensions", centroids.len(), basis.dimensions));
     }
     Ok(())
 }
@@ -304,7 +387,7 @@ impl Body {
     fn coded(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
         let mut body = Self::new(basis, clusters.centroids);
         for (cluster, ends) in clusters.starts.windows(2).enumerate() {
-            let centre = body.basis.centre(body.centroid(cluster));
+            let centre = body.centre(cluster);
             for row in &clusters.rows[ends[0] as usize..ends[1] as usize] {
                 let at = *row as usize * basis.dimensions;
                 let vector = &embeddings[at..at + basis.dimensions];
@@ -337,7 +420,7 @@ impl Body {
             }
         }
         for (cluster, places) in new_in.iter().enumerate() {
-            let centre = body.basis.centre(body.centroid(cluster));
+            let centre = body.centre(cluster);
             for row in stays(cluster) {
                 let passage = old.passage(row);
                 if is_bare(cluster) {
@@ -368,10 +451,15 @@ impl Body {
         self.passages.push(passage);
     }
 
-    fn centroid(&self, cluster: usize) -> Vec<f32> {
+    fn centre(&self, cluster: usize) -> Centre {
         let dimensions = self.basis.dimensions;
         let values = &self.centroids[cluster * dimensions..(cluster + 1) * dimensions];
-        values.iter().map(|value| value.to_f32()).collect()
+        self.basis.centre(values.iter().map(|value| value.to_f32()).collect())
+    }
+
+    /// How many clusters are whole.
+    fn ended(&self) -> usize {
+        self.starts.len() - 1
     }
 
     fn push(&mut self, centre: &Centre, vector: &[f32], passage: u32) {
@@ -393,28 +481,61 @@ impl Body {
             dimensions: self.basis.dimensions,
             axes: self.basis.axes.len(),
             bits: self.basis.bits(),
-            clusters: self.starts.len() - 1,
+            clusters: self.ended(),
             rows: self.passages.len(),
             coded: self.coded_rows(),
         }
     }
 
-    fn file(&self, model: [u8; 32]) -> Vec<u8> {
+    fn bytes(&self, model: [u8; 32]) -> Vec<u8> {
+        let mut file = Cursor::new(Vec::new());
+        self.write(model, &mut file).expect("memory takes it");
+        file.into_inner()
+    }
+
+    /// The header is last: until then it is no such file.
+    fn write(&self, model: [u8; 32], file: &mut (impl Write + Seek)) -> io::Result<()> {
         let counts = self.counts();
         let layout = Layout::of(counts).expect("it lies in memory");
-        let mut bytes = vec![0; layout.codes.end];
-        let mut put = |at: Range<usize>, of: &[u8]| bytes[at].copy_from_slice(of);
-        put(layout.directions, &flat(&self.basis.directions, |value| f16::from_f32(value).to_le_bytes()));
-        put(layout.axes, &flat(&self.basis.axes, axis_bytes));
-        put(layout.centroids, &flat(&self.centroids, f16::to_le_bytes));
-        put(layout.starts, &flat(&self.starts, u32::to_le_bytes));
-        put(layout.firsts, &flat(&self.firsts, u32::to_le_bytes));
-        put(layout.passages, &flat(&self.passages, u32::to_le_bytes));
-        put(layout.factors, &self.factors);
-        put(layout.codes, &self.codes);
-        let body = crc32c::crc32c(&bytes[HEADER_USED..]);
-        bytes[..HEADER_USED].copy_from_slice(&head(counts, self.basis.rest, model, body));
-        bytes
+        file.write_all(&[0; HEADER_USED])?;
+        let mut sections = Sections { file: &mut *file, at: HEADER_USED, sum: 0 };
+        sections.put(
+            layout.directions,
+            &flat(&self.basis.directions, |value| f16::from_f32(value).to_le_bytes()),
+        )?;
+        sections.put(layout.axes, &flat(&self.basis.axes, axis_bytes))?;
+        sections.put(layout.centroids, &flat(&self.centroids, f16::to_le_bytes))?;
+        sections.put(layout.starts, &flat(&self.starts, u32::to_le_bytes))?;
+        sections.put(layout.firsts, &flat(&self.firsts, u32::to_le_bytes))?;
+        sections.put(layout.passages, &flat(&self.passages, u32::to_le_bytes))?;
+        sections.put(layout.factors, &self.factors)?;
+        sections.put(layout.codes, &self.codes)?;
+        let body = sections.sum;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&head(counts, self.basis.rest, model, body))
+    }
+}
+
+/// What is written behind a header, and the checksum of it so far.
+struct Sections<'a, W> {
+    file: &'a mut W,
+    at: usize,
+    sum: u32,
+}
+
+impl<W: Write> Sections<'_, W> {
+    fn put(&mut self, at: Range<usize>, bytes: &[u8]) -> io::Result<()> {
+        self.append(&vec![0; at.start - self.at])?;
+        self.append(bytes)?;
+        assert_eq!(self.at, at.end, "a section is as long as it is laid out");
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.sum = crc32c::crc32c_append(self.sum, bytes);
+        self.at += bytes.len();
+        Ok(())
     }
 }
 

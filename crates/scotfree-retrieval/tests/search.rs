@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use scotfree_retrieval::{
-    merge, write, Axis, Basis, Clusters, Embedded, Found, Kernel, Search, Snapshot, SnapshotError, Wanted,
-    KERNELS,
+    merge, write, Axis, Basis, Clusters, Embedded, Found, Kernel, Rows, Search, Snapshot, SnapshotError,
+    Wanted, Writer, KERNELS,
 };
 
 const DIMENSIONS: usize = 128;
@@ -87,9 +88,9 @@ impl Fixture {
         }
     }
 
-    fn written(&self, path: &Path, depth: u32) -> Snapshot {
+    fn written(&self, path: &Path, depth: u32) -> Arc<Snapshot> {
         write(path, &basis(depth), MODEL, self.clusters(), &self.embeddings).expect("it is written");
-        Snapshot::open(path).expect("it is opened")
+        Arc::new(Snapshot::open(path).expect("it is opened"))
     }
 
     fn embedding(&self, passage: u32) -> &[f32] {
@@ -116,9 +117,9 @@ impl Fixture {
     }
 
     /// Searches to the end; what was found, and how many exact values that took.
-    fn search(&self, snapshot: &Snapshot, question: &[f32], deviations: f32) -> (Vec<u32>, usize) {
+    fn search(&self, snapshot: &Arc<Snapshot>, question: &[f32], deviations: f32) -> (Vec<u32>, usize) {
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations };
-        let mut search = Search::new(snapshot, wanted, Kernel::best(), |_| false);
+        let mut search = Search::new(snapshot, wanted, Kernel::best(), HashSet::new());
         let mut asked = 0;
         loop {
             let batch = search.ask(8);
@@ -188,9 +189,9 @@ fn a_planted_bound_of_nothing_misses_some() {
 #[test]
 fn four_bits_find_nearly_all_without_an_exact_value() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let guess = |snapshot: &Snapshot, question: &[f32]| {
+    let guess = |snapshot: &Arc<Snapshot>, question: &[f32]| {
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-        passages(&Search::new(snapshot, wanted, Kernel::best(), |_| false).guessed())
+        passages(&Search::new(snapshot, wanted, Kernel::best(), HashSet::new()).guessed())
     };
     let four = fixture.written(&folder.path().join("four"), 4);
     let one = fixture.written(&folder.path().join("one"), 1);
@@ -205,7 +206,7 @@ fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
     let question = &fixture.questions()[0];
     let nearest = fixture.flat(question);
     let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-    let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage == nearest[0]);
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), HashSet::from([nearest[0]]));
     assert_eq!(search.estimated(), CLUSTERS * EACH - 1);
     search.give(nearest[1..].iter().map(|passage| fixture.exact(*passage, question)));
     let mut asked = Vec::new();
@@ -228,7 +229,7 @@ fn clusters_beyond_the_probes_are_not_looked_at() {
     let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.embeddings[..DIMENSIONS];
     let wanted = Wanted { question, count: COUNT, probes: 1, bare_probes: 0, deviations: SAFE };
-    let search = Search::new(&snapshot, wanted, Kernel::best(), |_| false);
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), HashSet::new());
     assert_eq!((search.probed(), search.estimated()), (1, EACH));
     assert!(passages(&search.guessed()).iter().all(|passage| *passage < 1_000 + EACH as u32));
 }
@@ -240,7 +241,7 @@ fn every_kernel_guesses_the_same() {
     let question = &fixture.questions()[1];
     let guess = |kernel| {
         let wanted = Wanted { question, count: 3, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-        passages(&Search::new(&snapshot, wanted, kernel, |_| false).guessed())
+        passages(&Search::new(&snapshot, wanted, kernel, HashSet::new()).guessed())
     };
     for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
         assert_eq!(guess(kernel), guess(Kernel::Plain), "{kernel:?}");
@@ -312,13 +313,13 @@ fn a_merged_index_is_one_that_was_written_so() {
     let embeddings: Vec<f32> = back.iter().flat_map(|one| fixture.embedding(*one)).copied().collect();
     let again = Embedded { embeddings: &embeddings, passages: &back };
     merge(&path, &old, is_gone, no_cluster, again).expect("it is merged");
-    let new = Snapshot::open(&path).expect("it is opened");
+    let new = Arc::new(Snapshot::open(&path).expect("it is opened"));
     assert_eq!(new.rows(), old.rows());
     for question in fixture.questions() {
         assert_eq!(fixture.search(&new, &question, SAFE), fixture.search(&old, &question, SAFE));
     }
     merge(&path, &old, is_gone, no_cluster, NOTHING).expect("it is merged");
-    let fewer = Snapshot::open(&path).expect("it is opened");
+    let fewer = Arc::new(Snapshot::open(&path).expect("it is opened"));
     assert_eq!(fewer.rows() + back.len(), old.rows());
     assert!(fewer.passages().all(|passage| !is_gone(passage)));
     let odd = Embedded { embeddings: &[1.0], passages: &back };
@@ -326,9 +327,9 @@ fn a_merged_index_is_one_that_was_written_so() {
 }
 
 /// An index of which every third cluster is bare.
-fn bared(old: &Snapshot, path: &Path) -> Snapshot {
+fn bared(old: &Snapshot, path: &Path) -> Arc<Snapshot> {
     merge(path, old, |_| false, is_third, NOTHING).expect("it is merged");
-    Snapshot::open(path).expect("it is opened")
+    Arc::new(Snapshot::open(path).expect("it is opened"))
 }
 
 fn is_third(cluster: usize) -> bool {
@@ -350,7 +351,7 @@ fn a_bare_cluster_takes_no_codes_and_its_passages_are_found_by_their_exact_value
     let found = recall(&fixture, |question| {
         let wanted =
             Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations: SAFE };
-        let search = Search::new(&bare, wanted, Kernel::best(), |_| false);
+        let search = Search::new(&bare, wanted, Kernel::best(), HashSet::new());
         assert_eq!((search.certain(), search.probed()), (clusters * EACH, CLUSTERS));
         let (found, asked) = fixture.search(&bare, question, SAFE);
         assert!(asked >= clusters * EACH, "of a passage without a code nothing is known: {asked}");
@@ -368,7 +369,7 @@ fn a_bare_cluster_that_is_not_near_enough_is_not_looked_at() {
     for (bare_probes, certain) in [(0, 0), (1, EACH - 1)] {
         // It lies in the first cluster, which is bare; one of its passages is gone.
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes, deviations: SAFE };
-        let mut search = Search::new(&bare, wanted, Kernel::best(), |passage| passage == 1_000);
+        let mut search = Search::new(&bare, wanted, Kernel::best(), HashSet::from([1_000]));
         assert_eq!(search.certain(), certain);
         let first = search.ask(EACH - 1);
         assert_eq!(first.iter().all(|passage| cluster_of(*passage) == 0), certain > 0, "{first:?}");
@@ -395,7 +396,7 @@ fn a_cluster_that_was_bare_has_its_codes_again_if_its_embeddings_are_there() {
     let others =
         Embedded { passages: &fixture.passages.iter().map(|one| one + 10_000).collect::<Vec<u32>>(), ..all };
     merge(&path, &bare, |_| false, is_third, others).expect("it is merged");
-    let twice = Snapshot::open(&path).expect("it is opened");
+    let twice = Arc::new(Snapshot::open(&path).expect("it is opened"));
     assert_eq!(twice.rows(), 2 * bare.rows());
     assert!((0..CLUSTERS).all(|cluster| twice.is_bare(cluster) == is_third(cluster)));
 }
@@ -417,4 +418,81 @@ fn a_file_in_which_a_part_of_a_cluster_has_codes_is_refused() {
     bytes[84..88].copy_from_slice(&header.to_le_bytes());
     let refused = Snapshot::of(bytes).expect_err("it is refused");
     assert!(refused.contains("some passages have codes"), "{refused}");
+}
+
+/// The fixture's passages in the order of clusters, each with its cluster.
+fn in_order(fixture: &Fixture) -> Vec<(u32, Vec<f32>, u32)> {
+    let clusters = fixture.starts.windows(2).enumerate();
+    let one = |(cluster, row): (usize, u32)| {
+        let embedding = &fixture.embeddings[row as usize * DIMENSIONS..][..DIMENSIONS];
+        (fixture.passages[row as usize], embedding.to_vec(), cluster as u32)
+    };
+    let rows = clusters.flat_map(|(cluster, ends)| {
+        fixture.rows[ends[0] as usize..ends[1] as usize].iter().map(move |row| (cluster, *row))
+    });
+    rows.map(one).collect()
+}
+
+fn pushed(writer: &mut Writer, some: &[(u32, Vec<f32>, u32)]) -> Result<(), SnapshotError> {
+    let embeddings: Vec<f32> = some.iter().flat_map(|one| one.1.clone()).collect();
+    let passages: Vec<u32> = some.iter().map(|one| one.0).collect();
+    let clusters: Vec<u32> = some.iter().map(|one| one.2).collect();
+    writer.push(Embedded { embeddings: &embeddings, passages: &passages }, &clusters)
+}
+
+#[test]
+fn an_index_written_some_passages_at_a_time_is_the_one_written_at_once() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    fixture.written(&whole, 2);
+    for some in [1, 7, 10_000] {
+        let mut writer = Writer::new(&basis(2), MODEL, &fixture.centroids).expect("it is one");
+        for part in in_order(&fixture).chunks(some) {
+            pushed(&mut writer, part).expect("they are in order");
+        }
+        writer.finish(&parts).expect("it has room");
+        let read = |path| std::fs::read(path).expect("it is there");
+        assert!(read(&parts) == read(&whole), "{some} at a time");
+    }
+}
+
+#[test]
+fn what_is_pushed_out_of_order_or_twice_is_refused() {
+    let fixture = Fixture::new();
+    let rows = in_order(&fixture);
+    let refusal = |some: &[(u32, Vec<f32>, u32)]| {
+        let mut writer = Writer::new(&basis(2), MODEL, &fixture.centroids).expect("it is one");
+        pushed(&mut writer, some).expect_err("it is refused").to_string()
+    };
+    let beyond = (rows[0].0, rows[0].1.clone(), CLUSTERS as u32);
+    assert!(refusal(&[rows[EACH].clone(), rows[0].clone()]).contains("cluster 0 behind cluster 1"));
+    assert!(refusal(&[beyond]).contains("cluster 12 behind cluster 0 of 12"));
+    assert!(refusal(&[rows[0].clone(), rows[0].clone()]).contains("is there twice"));
+    assert!(Writer::new(&basis(2), MODEL, &[]).is_err());
+}
+
+#[test]
+fn rows_refine_a_search_and_name_what_they_lack() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), 1);
+    let question = &fixture.questions()[0];
+    let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
+    let begin = || Search::new(&snapshot, wanted, Kernel::best(), HashSet::new());
+    // No passage has a row: the first that are asked for are named, again and again until they are given.
+    let file = tempfile::tempfile().expect("it is made");
+    let rows = Rows { file: &file, start: 0, dimensions: DIMENSIONS, numbers: &[], memory: &[] };
+    let mut search = begin();
+    loop {
+        let refined = search.refine(&rows, question, 4).expect("nothing is read");
+        assert!(refined.loaded.is_empty());
+        if refined.missing.is_empty() {
+            break;
+        }
+        search.give(refined.missing.into_iter().map(|passage| fixture.exact(passage, question)));
+    }
+    assert_eq!(passages(&search.found()), fixture.flat(question));
+    let lost = Rows { numbers: &fixture.passages, ..rows };
+    assert!(begin()
+        .refine(&lost, question, 4)
+        .is_err_and(|error| error.to_string().contains("it ends in row")));
 }

@@ -1,5 +1,6 @@
 """The kernels in Rust (crates/scotfree-python): columns in as buffers, columns out as bytes."""
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
@@ -113,23 +114,18 @@ class Axes:
         dimensions: int,
     ) -> Axes: ...
 
-def write_snapshot(
-    path: Path,
-    axes: Axes,
-    embeddings: Column,
-    centroids: Column,
-    starts: Column,
-    rows: Column,
-    passages: Column,
-    *,
-    model: bytes,
-) -> None:
-    """Writes an index of embeddings (f32, of length one, behind each other) as codes along axes.
+class SnapshotWriter:
+    """An index that is being written, cluster by cluster, as codes along axes."""
 
-    `starts` has the first row of each cluster and, last, how many there are; `rows` the embedding of each row;
-    `passages` the passage of each embedding (all u32). `model` is the 32-byte digest of what embedded them.
-    `ValueError` says what is no index.
-    """
+    def __new__(cls, axes: Axes, centroids: Column, *, model: bytes) -> SnapshotWriter:
+        """For clusters of these centroids (f32); `model` is the 32-byte digest of what embeds its passages."""
+    def add(self, embeddings: Column, passages: Column, clusters: Column) -> None:
+        """Passages (u32), their embeddings (f32, of length one, behind each other) and their clusters (u32).
+
+        A cluster is that of the one before, or a later one. `ValueError` says what is no index.
+        """
+    def finish(self, path: Path) -> None:
+        """Writes the file."""
 
 def merge_snapshot(
     path: Path,
@@ -154,6 +150,8 @@ class Snapshot:
     code_bytes: int
     model: bytes
     clusters: int
+    # How many passages.
+    rows: int
     def __init__(self, path: Path) -> None:
         """Opens it; `ValueError` says what is wrong with the file."""
     def passages(self) -> list[int]:
@@ -190,7 +188,28 @@ class Search:
         """At most so many passages whose exact values may matter, the likeliest first; none: it is over."""
     def give(self, exact: list[tuple[int, float]]) -> None:
         """Exact similarities of passages."""
+    def refine(self, rows: Rows, question: Column, most: int) -> tuple[list[int], list[int]]:
+        """Gives exact values out of rows, to `most` passages each time, until no other can be among the nearest.
+
+        Or until some of them have no row: returned are the passages that rows gave, and those. `ValueError` says
+        which row is damaged, `OSError` why none can be read.
+        """
     def found(self) -> list[tuple[int, float]]:
         """The nearest by exact values, with their similarities."""
     def guessed(self) -> list[tuple[int, float]]:
-        """The nearest by estimates, and by exact values where they are known."""
+        """The nearest by their bounds, and by exact values where they are known.
+
+        A bound is an estimate where the search was begun with no standard errors.
+        """
+
+class Rows:
+    """Rows of a file of exact values (see scotfree.rag.placement.rows) that was opened and checked."""
+
+    def __new__(cls, path: Path, start: int, dimensions: int, numbers: Column, memory: Column) -> Rows:
+        """Those that begin at byte `start`.
+
+        `numbers` (u32) say which passage a row is: of the rows in `memory` (u8) first, then of the others, both in
+        order.
+        """
+    def products(self, passages: Sequence[int], vector: Column) -> tuple[list[int], list[float]]:
+        """Of passages those that have a row, and its inner product with a vector (f32); errors as of `refine`."""

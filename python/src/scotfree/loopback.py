@@ -1,12 +1,17 @@
-"""A server for the browser of this machine: on the loopback address, for requests that name it as their host.
+"""A server for programs and the browser of this machine: of files, and of questions that are JSON.
 
-That a request names this host keeps pages of other sites, whose names were pointed at this machine, from reading.
-That a question is JSON keeps them from asking: a browser sends none to another site without its leave, which
-nobody gives here.
+On the loopback address it answers requests that name it as their host, which keeps pages of other sites, whose
+names were pointed at this machine, from reading. Elsewhere it listens only with a token, which every request says.
+That a question is JSON keeps other sites from asking: a browser sends none to another site without its leave,
+which nobody gives here.
+
+Invariant: whoever asks holds bounded parts of it: connections, the bytes and the time of a request, turns.
 """
 
 from __future__ import annotations
 
+import hmac
+import io
 import json
 import signal
 import socket
@@ -14,18 +19,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
+from scotfree.connections import RETRY_AFTER_S, BoundedServer, LongHeadError, Timed, answer
 from scotfree.trouble import UserError, printable
+from scotfree.turns import BusyError, Turns
 
 HOST: Final = "127.0.0.1"
-# Of a question; and of one that is too long what is still read, so that its answer arrives.
-BODY_BYTES_MAX: Final = 16 << 10
-_UNREAD_BYTES_MAX: Final = 1 << 20
-# Questions that are answered at once.
+# Of a question.
+BODY_BYTES_MAX: Final = 64 << 10
+# Of its length, as a number.
+_DIGITS_MAX: Final = 18
+# Questions that a language model may answer at once.
 ASKED_MAX: Final = 4
 _JSON: Final = "application/json"
 # Scripts and styles of our own files alone, and no other site at all.
@@ -46,56 +55,91 @@ _HEADERS: Final = {
 class Refused(Exception):
     """A request that is answered by an error."""
 
-    def __init__(self, status: HTTPStatus, why: str) -> None:
+    def __init__(self, status: HTTPStatus, why: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(why)
         self.status = status
+        self.headers = headers or {}
 
 
 @dataclass(frozen=True)
 class Response:
-    """Bytes of a kind, sent as they come."""
+    """Bytes of a kind, sent as they come; as a list they are sent with their length."""
 
     kind: str
     parts: Iterable[bytes]
     status: HTTPStatus = HTTPStatus.OK
     # Called by another thread when nobody reads any more, or when all is sent.
     hang_up: Callable[[], None] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is answered to those who post JSON, so many at once."""
+
+    answer: Callable[[bytes], Response]
+    turns: Turns
 
 
 @dataclass(frozen=True)
 class Site:
-    """What is answered, by path: pages to those who get, questions to those who post JSON."""
+    """What is answered, by path: pages to those who get, questions to those who post."""
 
     pages: Mapping[str, Callable[[], Response]]
-    questions: Mapping[str, Callable[[bytes], Response]]
+    questions: Mapping[str, Question]
 
 
-class Server(ThreadingHTTPServer):
-    """Bound (port 0: any that is free), and running when `serve` is called."""
+@dataclass(frozen=True)
+class Limits:
+    """What who asks may hold."""
 
-    # Connections that wait to be taken: a browser and its tabs.
-    request_queue_size = 128
+    # Each is a thread, until it has its answer.
+    connections: int = 128
+    # For the first line and headers of a request; for its body; and for a part of an answer to be taken.
+    head_s: float = 10.0
+    body_s: float = 10.0
+    answer_s: float = 10.0
 
-    def __init__(self, site: Site, port: int) -> None:
-        """A `UserError` says why it cannot listen."""
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens (port 0: any that is free), and what who asks has to say, if anything."""
+
+    host: str = HOST
+    port: int = 0
+    token: str = ""
+
+
+class Server(BoundedServer):
+    """Bound, and running when `serve_forever` is called."""
+
+    def __init__(self, site: Site, at: Address, limits: Limits | None = None) -> None:
+        """A `UserError` says why it cannot listen there."""
+        if not at.token and not is_loopback(at.host):
+            raise UserError(
+                f"listen on {at.host} without a token: whoever reaches it could ask",
+                "set one, or listen on the loopback address",
+            )
+        self.limits = limits or Limits()
         try:
-            super().__init__((HOST, port), _Handler)
+            super().__init__((at.host, at.port), _Handler, self.limits.connections)
         except (OSError, OverflowError) as error:
-            raise UserError(f"listen on {HOST}, port {port}: {error}", "name another with --port") from None
-        self.site = site
-        self.hosts = [f"{name}:{self.server_port}" for name in (HOST, "localhost")]
+            raise UserError(f"listen on {at.host}, port {at.port}: {error}", "name another with --port") from None
+        self.site, self.token = site, at.token
+        own = f"[{at.host}]" if ":" in at.host else at.host
+        self.hosts = [f"{name}:{self.server_port}" for name in (own, "localhost")] if is_loopback(at.host) else []
+        self.url = f"http://{own}:{self.server_port}/"
         self.origins = [f"http://{host}" for host in self.hosts]
-        self.slots = threading.BoundedSemaphore(ASKED_MAX)
         self.is_ending = False
 
-    @property
-    def url(self) -> str:
-        """Where a browser finds it."""
-        return f"{self.origins[0]}/"
+    def busy(self) -> bytes:
+        """More connections than there are threads."""
+        why = {"error": f"{self.limits.connections} connections are open"}
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, _JSON, json.dumps(why).encode())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever goes away before his answer is no fault, and whoever is left at the end is none."""
-        if not self.is_ending and not isinstance(sys.exception(), ConnectionError | TimeoutError):
+        if not self.is_ending:
             super().handle_error(request, client_address)
 
     def serve_until_interrupted(self) -> None:
@@ -109,12 +153,37 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version = "scotfree"
     sys_version = ""
-    # Whoever does not finish a request, or does not read its answer, gives his thread back.
-    timeout = 10
+
+    def setup(self) -> None:
+        super().setup()
+        self._timed = Timed(self.connection)
+        # Whether an answer is on its way.
+        self._has_begun = False
+        self.rfile = io.BufferedReader(self._timed)
+
+    def handle_one_request(self) -> None:
+        self._timed.within(self.server.limits.head_s)
+        self._timed.head()
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        try:
+            return super().parse_request()
+        except LongHeadError:
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            return False
 
     def do_GET(self) -> None:
         self._answer(self._page)
@@ -123,58 +192,97 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._page)
 
     def do_POST(self) -> None:
-        body = self._body()
-        if not self.server.slots.acquire(blocking=False):
-            return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{ASKED_MAX} questions are being answered")
-        try:
-            self._answer(lambda: self._question(body))
-        finally:
-            self.server.slots.release()
+        self._answer(self._question)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: what is asked is the user's own."""
 
-    def _answer(self, find: Callable[[], Response]) -> None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no request that is known here."""
+        status = HTTPStatus(code)
+        self._refuse(Refused(status, message or status.phrase))
+
+    def _answer(self, send: Callable[[], None]) -> None:
+        self.connection.settimeout(self.server.limits.answer_s)
         try:
             self._check_host()
-            response = find()
+            self._check_token()
+            send()
         except Refused as refused:
-            return self._refuse(refused.status, str(refused))
+            self._refuse(refused)
+        except BusyError as error:
+            again = {"Retry-After": str(RETRY_AFTER_S)}
+            self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error), again))
         except UserError as error:
-            return self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        self._send(response)
+            self._refuse(Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
+        except Exception:
+            self.server.handle_error(self.request, self.client_address)
+            if not self._has_begun:
+                why = "a fault of the server's own, of which it says more where it was started"
+                self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, why))
 
     def _check_host(self) -> None:
-        if self.headers.get("Host", "") not in self.server.hosts:
+        # Elsewhere it is the token that no other site knows.
+        if self.server.hosts and self.headers.get("Host", "") not in self.server.hosts:
             raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
 
-    def _page(self) -> Response:
-        return _of(self.server.site.pages, self.path)()
+    def _check_token(self) -> None:
+        said = self.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if self.server.token and not hmac.compare_digest(said, f"Bearer {self.server.token}".encode()):
+            why = "say the token: Authorization: Bearer TOKEN"
+            raise Refused(HTTPStatus.UNAUTHORIZED, why, {"WWW-Authenticate": "Bearer"})
 
-    def _question(self, body: bytes | None) -> Response:
-        answer = _of(self.server.site.questions, self.path)
+    def _page(self) -> None:
+        self._send(_of(self.server.site.pages, self.path, self.server.site.questions, "POST")())
+
+    def _question(self) -> None:
+        question = _of(self.server.site.questions, self.path, self.server.site.pages, "GET, HEAD")
         if self.headers.get_content_type() != _JSON:
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a question is {_JSON}")
-        if self.headers.get("Origin", self.server.origins[0]) not in self.server.origins:
+        origin = self.headers.get("Origin")
+        if origin is not None and origin not in self.server.origins:
             raise Refused(HTTPStatus.FORBIDDEN, "another site's page does not ask here")
-        if body is None:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a question has 1 to {BODY_BYTES_MAX} bytes")
-        return answer(body)
+        body = self._body()
+        with question.turns.taken():
+            response = question.answer(body)
+            if not isinstance(response.parts, list):
+                return self._send(response)
+        # Whoever takes it slowly holds nobody else up.
+        self._send(response)
 
-    def _body(self) -> bytes | None:
-        """What was posted; nothing, if it is no question's length."""
+    def _body(self) -> bytes:
+        """What was posted; of what is too long nothing is read."""
         said = self.headers.get("Content-Length", "")
-        length = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0
-        data = self.rfile.read(min(length, _UNREAD_BYTES_MAX))
-        return data if 0 < length <= BODY_BYTES_MAX and len(data) == length else None
+        if "Transfer-Encoding" in self.headers or not (said.isascii() and said.isdigit()):
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "say the question's Content-Length")
+        length = int(said) if len(said) < _DIGITS_MAX else BODY_BYTES_MAX + 1
+        if not 0 < length <= BODY_BYTES_MAX:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a question has 1 to {BODY_BYTES_MAX} bytes")
+        self._timed.body()
+        self._timed.within(self.server.limits.body_s)
+        try:
+            data = self.rfile.read(length)
+        except TimeoutError:
+            data = b""
+        self.connection.settimeout(self.server.limits.answer_s)
+        if len(data) < length:
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the question did not come whole")
+        return data
 
-    def _refuse(self, status: HTTPStatus, why: str) -> None:
-        self._send(Response(_JSON, [json.dumps({"error": printable(why)}).encode()], status))
+    def _refuse(self, refused: Refused) -> None:
+        body = json.dumps({"error": printable(str(refused))}).encode()
+        self._send(Response(_JSON, [body], refused.status, headers=refused.headers))
+        # It may be that not all was read of what was asked.
+        self.wfile.flush()
+        self._timed.part()
 
     def _send(self, response: Response) -> None:
+        self._has_begun = True
         self.send_response(response.status)
         self.send_header("Content-Type", response.kind)
-        for name, value in _HEADERS.items():
+        if isinstance(response.parts, list):
+            self.send_header("Content-Length", str(sum(map(len, response.parts))))
+        for name, value in {**_HEADERS, **response.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
@@ -211,8 +319,9 @@ class _Handler(BaseHTTPRequestHandler):
 Found = TypeVar("Found")
 
 
-def _of(by_path: Mapping[str, Found], path: str) -> Found:
-    try:
+def _of(by_path: Mapping[str, Found], path: str, others: Mapping[str, Any], methods: str) -> Found:
+    if path in by_path:
         return by_path[path]
-    except KeyError:
-        raise Refused(HTTPStatus.NOT_FOUND, "no such page") from None
+    if path in others:
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"this is asked for by {methods}", {"Allow": methods})
+    raise Refused(HTTPStatus.NOT_FOUND, "no such page")

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from scotfree.rag.generate.endpoint import Endpoint
     from scotfree.rag.generate.local import LocalModel
     from scotfree.rag.generate.model import LanguageModel
-    from scotfree.rag.index import Answer, Hit, Index
+    from scotfree.rag.index import Index
     from scotfree.rag.outline import Heading, Outline
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
+    from scotfree.rag.searching import Answer, Hit
     from scotfree.rag.trouble import RagError
     from scotfree.rag.updating import Changes
 
@@ -57,14 +58,14 @@ __all__ = [
 
 # Imported when asked for: who wants one of them need not have, nor wait for, what the others stand on.
 _WHERE: Final = {
-    "Answer": "index",
+    "Answer": "searching",
     "Budget": "placement.budget",
     "Changes": "updating",
     "Document": "documents",
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",
     "Heading": "outline",
-    "Hit": "index",
+    "Hit": "searching",
     "Index": "index",
     "LanguageModel": "generate.model",
     "LocalModel": "generate.local",

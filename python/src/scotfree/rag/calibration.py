@@ -11,28 +11,35 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from scotfree import _native
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.lending import lent
+from scotfree.rag.pending import Numbers
 from scotfree.rag.trouble import RagError
 
+# Standard errors where it was never measured how many are needed.
+DEVIATIONS: Final = 1.1
 # What a new index is to find of exact search's passages, unless it is said otherwise.
 RECALL: Final = 0.99
 # Questions that are drawn: with ten passages each a recall of .99 is known to within .003 (one standard error).
 QUESTIONS: Final = 128
 COUNT: Final = 10
-# Passages whose rows are read at once: in some microseconds each.
-BATCH: Final = 64
+# Where exact values are made by embedding: the share is then known to within .006.
+QUESTIONS_EMBEDDED: Final = 32
+# Passages whose rows are read at once: in less than a microsecond each.
+BATCH: Final = 16
 # Bounds that are tried, in standard errors of an estimate.
 _LEAST: Final = 0.5
 _MOST: Final = 5.0
 _STEP: Final = 0.1
+# With which hardly anything near is missed: of a thousand of the nearest fewer than one.
+_WIDE: Final = 3.0
 # What is drawn is a sample: of what may be missed so great a part is left free.
 _FREE: Final = 0.3
 # Two passages whose similarities differ by less are equally near: one text may stand in many documents.
@@ -41,9 +48,8 @@ _SAME: Final = 1e-6
 _WORDS_MIN: Final = 4
 _WORDS_MAX: Final = 24
 
-Numbers = np.ndarray[Any, np.dtype[np.uint32]]
-# The vectors of passages, in the order of their numbers, as searches will have them.
-Exact = Callable[[Sequence[int]], Vectors]
+# Gives a search for a vector exact values until it is over, and says of how many passages.
+Complete = Callable[[_native.Search, Vectors], int]
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Bound:
     deviations: float
     # When there were so many passages.
     passages: int
+    # Of so many a search took exact values, on average.
+    exact: float = 0.0
 
     @property
     def is_held(self) -> bool:
@@ -83,49 +91,76 @@ def checked(target: float) -> float:
     )
 
 
-def calibrated(
-    snapshot: _native.Snapshot,
-    questions: Vectors,
-    near: Sequence[dict[int, float]],
-    target: float,
-    exact: Exact,
-) -> Bound:
-    """The narrowest bound with which searches find `target` of what is near to questions (rows of length one)."""
+@dataclass(frozen=True)
+class Sample:
+    """Questions (rows of length one), and of each what is nearest to it, with its similarity."""
 
-    def recall(step: int) -> float:
-        return found(snapshot, questions, near, _LEAST + step * _STEP, exact)
+    questions: Vectors
+    near: list[dict[int, float]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What searches for a sample found of the nearest, and of how many passages they took exact values."""
+
+    recall: float
+    exact: float
+
+
+def calibrated(snapshot: _native.Snapshot, sample: Sample, target: float, complete: Complete) -> Bound:
+    """The narrowest bound with which searches find `target` of what is near to the sample's questions."""
+
+    def tried(step: int) -> Found:
+        return found(snapshot, sample, _LEAST + step * _STEP, complete)
 
     wanted = target + _FREE * (1 - target)
     low, high = 0, round((_MOST - _LEAST) / _STEP)
     while low < high:
         middle = (low + high) // 2
-        if recall(middle) >= wanted:
+        if tried(middle).recall >= wanted:
             high = middle
         else:
             low = middle + 1
-    return Bound(target, recall(low), round(_LEAST + low * _STEP, 3), len(snapshot.passages()))
+    best = tried(low)
+    return Bound(target, best.recall, round(_LEAST + low * _STEP, 3), snapshot.rows, round(best.exact, 1))
 
 
-def found(
-    snapshot: _native.Snapshot,
-    questions: Vectors,
-    near: Sequence[dict[int, float]],
-    deviations: float,
-    exact: Exact,
-) -> float:
-    """The share of the nearest that searches with this bound find."""
-    shares = [
-        share(_found(snapshot, question, deviations, exact), own)
-        for question, own in zip(questions, near, strict=True)
-    ]
-    return float(np.mean(shares)) if shares else 1.0
+def found(snapshot: _native.Snapshot, sample: Sample, deviations: float, complete: Complete) -> Found:
+    """What searches with this bound find."""
+    shares, exact = [], []
+    for question, near in zip(sample.questions, sample.near, strict=True):
+        search = begun(snapshot, question, deviations)
+        exact.append(complete(search, question))
+        shares.append(share([number for number, _ in search.found()], near))
+    return Found(float(np.mean(shares)), float(np.mean(exact))) if shares else Found(1.0, 0.0)
 
 
-def _found(snapshot: _native.Snapshot, question: Vectors, deviations: float, exact: Exact) -> list[int]:
-    search = snapshot.search(lent(question), COUNT, snapshot.clusters, deviations, set(), bare_probes=0)
-    while wanted := search.ask(BATCH):
-        search.give(list(zip(wanted, (exact(wanted) @ question).tolist(), strict=True)))
-    return [number for number, _ in search.found()]
+def begun(snapshot: _native.Snapshot, question: Vectors, deviations: float) -> _native.Search:
+    """A search through all clusters that have codes."""
+    return snapshot.search(lent(question), COUNT, snapshot.clusters, deviations, set(), bare_probes=0)
+
+
+def widest(
+    snapshot: _native.Snapshot, questions: Vectors, complete: Complete
+) -> Iterator[tuple[Vectors, dict[int, float]]]:
+    """Of each question what is nearest, where not all can be compared: what a most careful search finds."""
+    for question in questions:
+        search = begun(snapshot, question, _WIDE)
+        complete(search, question)
+        yield question, dict(search.found())
+
+
+def by_asking(exact: Callable[[Sequence[int]], Vectors]) -> Complete:
+    """With the vectors of passages, in the order of their numbers."""
+
+    def complete(search: _native.Search, question: Vectors) -> int:
+        count = 0
+        while wanted := search.ask(BATCH):
+            count += len(wanted)
+            search.give(list(zip(wanted, (exact(wanted) @ question).tolist(), strict=True)))
+        return count
+
+    return complete
 
 
 def share(numbers: Sequence[int], near: dict[int, float]) -> float:
@@ -133,13 +168,25 @@ def share(numbers: Sequence[int], near: dict[int, float]) -> float:
     return min(sum(number in near for number in numbers), COUNT) / min(len(near), COUNT) if near else 1.0
 
 
-def nearest(numbers: Sequence[int] | Numbers, similarities: Vectors) -> dict[int, float]:
-    """The passages that are as near to a question as the tenth, by their similarities to it."""
-    if not len(numbers):
-        return {}
-    place = min(COUNT, len(numbers)) - 1
-    least = float(-np.partition(-similarities, place)[place]) - _SAME
-    return {int(numbers[at]): float(similarities[at]) for at in np.flatnonzero(similarities >= least).tolist()}
+def nearest(questions: Vectors, parts: Iterable[tuple[Numbers, Vectors]]) -> list[dict[int, float]]:
+    """Of each question the passages that are as near as the tenth, by their similarities to it.
+
+    The passages come some at a time, with a row for each.
+    """
+    best = np.full((len(questions), COUNT), -np.inf, np.float32)
+    kept: list[list[tuple[Numbers, Vectors]]] = [[] for _ in questions]
+    for numbers, vectors in parts:
+        similarities = questions @ vectors.T
+        best = -np.partition(np.concatenate([-best, -similarities], axis=1), COUNT - 1, axis=1)[:, :COUNT]
+        least = best.min(axis=1) - _SAME
+        for own, row, bar in zip(kept, similarities, least, strict=True):
+            places = np.flatnonzero(row >= bar)
+            own.append((numbers[places], row[places]))
+    found = []
+    for own, bar in zip(kept, best.min(axis=1) - _SAME, strict=True):
+        pairs = ((int(number), float(value)) for part in own for number, value in zip(*part, strict=True))
+        found.append({number: value for number, value in pairs if value >= bar})
+    return found
 
 
 def sentence(text: str, chance: random.Random) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scotfree.rag.passages import Passages, Text, Where, passes
+from scotfree.rag.passages import Passages, Text, Wanted, passes
 
 # Of a text so many other places are told.
 PLACES_MAX: Final = 100
@@ -30,14 +30,14 @@ class Copies:
         # The other passages with a text that is shown.
         self._others: dict[str, list[Text]] = {}
 
-    def among(self, found: Sequence[Text], where: Where) -> set[int]:
+    def among(self, found: Sequence[Text], wanted: Wanted) -> set[int]:
         """Of what was found, in its order, and of all that is the same, what is not to be shown."""
         first: dict[str, Text] = {}
         outside: set[int] = set()
         for text in found:
             shown = first.setdefault(text.text, text)
             if shown is not text and text.text not in self._others:
-                self._others[text.text] = self._alike(shown, found, where)
+                self._others[text.text] = self._alike(shown, found, wanted)
                 outside |= {other.number for other in self._others[text.text]}
         return outside
 
@@ -46,9 +46,9 @@ class Copies:
         others = sorted(self._others.get(text.text, ()), key=lambda other: (other.document, other.start))
         return [Place(other.document, other.start, other.location) for other in others[:PLACES_MAX]]
 
-    def _alike(self, shown: Text, found: Iterable[Text], where: Where) -> list[Text]:
+    def _alike(self, shown: Text, found: Iterable[Text], wanted: Wanted) -> list[Text]:
         """All that have its text, as far as words find them, at least those that were found."""
         numbers = {text.number for text in found if text.text == shown.text}
         numbers |= set(self._passages.with_text(shown.text))
         others = self._passages.texts(sorted(numbers - {shown.number}))
-        return [other for other in others.values() if passes(where, other.document, other.metadata)]
+        return [other for other in others.values() if passes(wanted, other.document, other.metadata)]

@@ -23,9 +23,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from scotfree.rag import outline
+from scotfree.rag import filters, outline
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.filters import EVERYTHING, Term
 from scotfree.rag.outline import NONE, Outline
 from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
@@ -74,23 +75,24 @@ _PLACED: Final = (
 )
 # Of passages, whose numbers are one value, as JSON.
 _AMONG: Final = "passage.id in (select value from json_each(?))"
+_THESE: Final = "passage in (select value from json_each(?))"
 # By a document's name.
 _RUNS: Final = "select passages from document where name = ?"
-# Of a document's metadata: a key has one of several values.
-_HAS: Final = (
-    "exists (select 1 from json_each(metadata) as one"
-    " where one.key = ? and one.atom in (select value from json_each(?)))"
-)
-# What a filter can ask for.
-_VALUES: Final = (str, int, float)
+# Documents by their numbers, which are one value, as JSON.
+_CHOSEN: Final = "document.id in (select value from json_each(:chosen))"
+# Documents in whose metadata there is a zero letter, at which SQLite cuts texts.
+_CUT: Final = r"metadata like '%\u0000%'"
 # By which the same text is looked for.
 _BEGIN_LETTERS: Final = 200
 # What SQLite writes of a row of a numbered text beside the text: the header's length, its columns' kinds.
 _ROW_BYTES: Final = 4
 
 
-# Of documents: a value, or one of several, for each key of their metadata; or a function of name and metadata.
-Where = Mapping[str, Any] | Callable[[str, dict[str, Any]], bool]
+# Of documents: what their metadata are to be (see `filters`); or a function of name and metadata.
+Function = Callable[[str, dict[str, Any]], bool]
+Where = Mapping[str, Any] | Function
+# The same, read.
+Wanted = Term | Function
 
 
 @dataclass(frozen=True)
@@ -246,11 +248,11 @@ class Passages:
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """The keys that documents have, and of each its values; of both the most frequent first.
 
-        Not those that begin with `_`: what a library keeps for itself tells nobody anything.
+        Not those that begin with `_` or `$`: a library's own tell nobody anything, and no filter has the others.
         """
         rows = self._reader.rows(
             "select key, atom, sum(count(*)) over (partition by key) as many from document, json_each(metadata)"
-            " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) <> '_'"
+            " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) not in ('_', '$')"
             " group by key, atom order by many desc, key, count(*) desc, atom"
         )
         found: dict[str, list[Any]] = {}
@@ -406,13 +408,21 @@ class Passages:
         """Passages that a snapshot may still have."""
         return {row[0] for row in self._reader.rows("select passage from gone")}
 
-    def pending(self, dimensions: int) -> tuple[list[int], Vectors]:
-        """Passages that no snapshot has, and their embeddings."""
-        rows = self._reader.rows("select passage, embedding from pending order by passage")
-        if any(not isinstance(row[1], bytes) or len(row[1]) != 4 * dimensions for row in rows):
+    def pending(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """Passages that no snapshot has, in their order."""
+        rows = self._reader.rows("select passage from pending order by passage")
+        return np.fromiter((row[0] for row in rows), np.uint32, len(rows))
+
+    def embeddings(self, numbers: Sequence[int], dimensions: int) -> Vectors:
+        """The embeddings of passages that no snapshot has, in the order of these; of others none."""
+        found: dict[int, bytes] = {}
+        for at in range(0, len(numbers), _MANY):
+            part = json.dumps(numbers[at : at + _MANY])
+            found.update(self._reader.rows(f"select passage, embedding from pending where {_THESE}", [part]))
+        blobs = [found[number] for number in numbers if number in found]
+        if any(not isinstance(blob, bytes) or len(blob) != 4 * dimensions for blob in blobs):
             raise self._damaged("an embedding in it")
-        vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
-        return [row[0] for row in rows], vectors
+        return np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
 
     def with_words(self, question: str, count: int) -> list[int]:
         """Passages that have words of a question, the rarest and most frequent in them first (BM25)."""
@@ -440,16 +450,16 @@ class Passages:
         )
         return [row[0] for row in rows]
 
-    def names(self, where: Where) -> list[str]:
-        """Documents whose metadata are as `where` says."""
-        condition, values = self._condition(where)
+    def names(self, wanted: Wanted) -> list[str]:
+        """Documents whose metadata are as is wanted."""
+        condition, values = self._condition(wanted)
         return [row[0] for row in self._reader.rows(f"select name from document where {condition}", values)]
 
-    def outside(self, where: Where) -> set[int]:
-        """Passages of documents whose metadata are not as `where` says."""
-        if where == {}:
+    def outside(self, wanted: Wanted) -> set[int]:
+        """Passages of documents whose metadata are not as is wanted."""
+        if wanted == EVERYTHING:
             return set()
-        condition, values = self._condition(where)
+        condition, values = self._condition(wanted)
         rows = self._reader.rows(
             "select passage.id from passage join document on document.id = document"
             f" where ({condition}) is not true",
@@ -457,16 +467,20 @@ class Passages:
         )
         return {row[0] for row in rows}
 
-    def _condition(self, where: Where) -> tuple[str, list[Any]]:
+    def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""
-        if callable(where):
-            rows = self._reader.each("select id, name, metadata from document where id > ? order by id")
-            chosen = [number for number, name, metadata in rows if where(name, self._parsed(metadata))]
-            return "document.id in (select value from json_each(?))", [json.dumps(chosen)]
-        if not isinstance(where, Mapping):
-            raise RagError(f"look only in documents with {where!r}", 'say keys and values: {"key": "value"}')
-        asked = [(key, _one_of(key, value)) for key, value in where.items()]
-        return " and ".join([_HAS] * len(asked)) or "true", [value for pair in asked for value in pair]
+        if callable(wanted) or not filters.is_for_sql(wanted):
+            return _CHOSEN, {"chosen": self._chosen("true", wanted)}
+        condition, values = filters.in_sql(wanted)
+        if not self._reader.rows(f"select 1 from document where {_CUT} limit 1"):
+            return condition, values
+        values["chosen"] = self._chosen(_CUT, wanted)
+        return f"case when {_CUT} then {_CHOSEN} else {condition} end", values
+
+    def _chosen(self, among: str, wanted: Wanted) -> str:
+        """Of some documents the numbers of those that pass, as JSON."""
+        rows = self._reader.each(f"select id, name, metadata from document where {among} and id > ? order by id")
+        return json.dumps([number for number, name, said in rows if passes(wanted, name, self._parsed(said))])
 
     def settle(
         self, snapshot: str, passages: Sequence[int], gone: Iterable[int], more: Mapping[str, bytes]
@@ -525,31 +539,16 @@ class Passages:
         return Text(number, document, start, text, self._parsed(metadata), place, said, self.above_letters)
 
 
-def passes(where: Where, name: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether a document of that name and metadata is as `where` says."""
-    if callable(where):
-        return where(name, deepcopy(dict(metadata)))
-    return all(key in metadata and metadata[key] in _several(value) for key, value in where.items())
+def read(where: Where) -> Wanted:
+    """What is wanted of documents; a `RagError` says what of it is no filter."""
+    return where if callable(where) else filters.read(where)
 
 
-def _several(value: Any) -> list[Any]:
-    """Of a filter one value, or those of which it has one."""
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-
-
-def _one_of(key: Any, value: Any) -> str:
-    """Values of a filter as JSON; a `RagError` says that some could be no document's."""
-    several = _several(value)
-    try:
-        if not isinstance(key, str) or not all(isinstance(one, _VALUES) for one in several):
-            raise ValueError(f"{key!r}: {value!r}")
-        said = json.dumps(several, ensure_ascii=False, allow_nan=False)
-        (key + said).encode()
-    except ValueError as error:
-        raise RagError(
-            f"look only in documents with {error}", "say keys and values that are texts or numbers"
-        ) from None
-    return said
+def passes(wanted: Wanted, name: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether a document of that name and metadata is as is wanted."""
+    if callable(wanted):
+        return wanted(name, deepcopy(dict(metadata)))
+    return filters.passes(wanted, metadata)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from scotfree.rag.trouble import RagError
@@ -38,7 +38,7 @@ class Reader:
                 self._connection.close()
             self._connection = None
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    def rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         """All rows; a `RagError` says that it is closed."""
         with self._lock:
             connection = self._connection

@@ -6,19 +6,21 @@ With a language model also its answer from them, as it comes, and their numbers 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
 from scotfree.rag.copies import Place
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
-from scotfree.rag.index import Answer, Hit, Index
+from scotfree.rag.index import Index
 from scotfree.rag.outline import LINE
+from scotfree.rag.searching import Answer, Hit
 from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode, printable
 
@@ -26,17 +28,29 @@ HELP = "find the passages nearest to a question, and let a language model answer
 EXAMPLES = """\
   scot rag ask "how do I rotate logs?"
   scot rag ask "what does errno 28 mean?" --words --where suffix=.md
+  scot rag ask "what did we decide?" --where 'date>=2024-05' --where suffix!=.txt
   scot rag ask "how do I rotate logs?" --count 3 --json | jq -r '.hits[].document'
   scot rag ask "how do I rotate logs?" --llm http://127.0.0.1:8080/v1 --model NAME
   scot rag ask "how do I rotate logs?" --gguf model.gguf"""
 _COUNT_MAX = 1000
 # Beyond, SQLite has no whole numbers.
 _NUMBER_MAX = 1 << 63
+_ORDERS: Final = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
+_CONDITION: Final = re.compile("(.+?)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 # Of what documents are said to be, where nothing is found.
 _KEYS_SHOWN, _VALUES_SHOWN = 4, 6
 # Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
 _COPIES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a key of a document's metadata is to be."""
+
+    key: str
+    sign: str
+    value: str
 
 
 def add(parser: ArgumentParser) -> None:
@@ -53,7 +67,8 @@ def add(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="of what a document is said to be, as suffix=.md (again for more)",
+        help="of what a document is said to be, as suffix=.md; also KEY!=VALUE, and 'KEY>VALUE' with >, >=, < or "
+        "<= (again for more)",
     )
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
     modelling.add(parser)
@@ -65,11 +80,11 @@ def _question(text: str) -> str:
     return _of_letters(text)
 
 
-def _condition(text: str) -> tuple[str, str]:
-    key, sign, value = _of_letters(text).partition("=")
-    if not key or not sign:
-        raise ArgumentTypeError(f"{text} is no KEY=VALUE")
-    return key, value
+def _condition(text: str) -> Condition:
+    found = _CONDITION.fullmatch(_of_letters(text))
+    if not found:
+        raise ArgumentTypeError(f"{text} is no KEY=VALUE, nor has it one of {' '.join(_ORDERS)} in place of =")
+    return Condition(*found.groups())
 
 
 def _of_letters(text: str) -> str:
@@ -78,17 +93,32 @@ def _of_letters(text: str) -> str:
     return text
 
 
-def _where(conditions: list[tuple[str, str]]) -> dict[str, list[Any]]:
-    """Of each key the values that are looked for: as they stand, and if it is a number or true also as that."""
-    found: dict[str, list[Any]] = {}
-    for key, text in conditions:
-        found.setdefault(key, []).append(text)
-        # Brackets in each other may be more than Python reads.
-        with suppress(ValueError, RecursionError):
-            value = json.loads(text)
-            if isinstance(value, int | float) and abs(value) < _NUMBER_MAX:
-                found[key].append(value)
-    return found
+def _where(conditions: list[Condition]) -> dict[str, Any]:
+    """All of them as a filter; what is said to be equal to a key several times is one of these values."""
+    equal: dict[str, list[Any]] = {}
+    for each in conditions:
+        if each.sign == "=":
+            equal.setdefault(each.key, []).extend(_read(each.value))
+    others = [_compared(each) for each in conditions if each.sign != "="]
+    every = [*({key: {"$in": values}} for key, values in equal.items()), *others]
+    return {"$and": every} if every else {}
+
+
+def _compared(condition: Condition) -> dict[str, Any]:
+    values = _read(condition.value)
+    if condition.sign == "!=":
+        return {condition.key: {"$nin": values}}
+    return {"$or": [{condition.key: {_ORDERS[condition.sign]: value}} for value in values]}
+
+
+def _read(text: str) -> list[Any]:
+    """A value as it stands, and if it is a number or true also as that."""
+    # Brackets in each other may be more than Python reads.
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        if isinstance(value, int | float) and abs(value) < _NUMBER_MAX:
+            return [text, value]
+    return [text]
 
 
 def run(flags: Namespace) -> int:

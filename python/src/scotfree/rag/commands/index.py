@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from tqdm import tqdm
 
@@ -15,7 +15,7 @@ from scotfree.rag.calibration import RECALL
 from scotfree.rag.choosing import Wanted
 from scotfree.rag.commands import opening, watching
 from scotfree.rag.commands.reading import Reader
-from scotfree.rag.index import Index, Keep
+from scotfree.rag.index import Index
 from scotfree.rag.splitting import TOKENS_MAX
 from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes
@@ -25,7 +25,7 @@ HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, note
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
-  scot rag index docs/ --keep rows          questions take milliseconds, for 400 bytes more a passage
+  scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
   scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
   scot rag index src/ --include '*.py' --exclude tests/ --gitignore
   scot rag index old/ --forget              forgets what was indexed from there"""
@@ -44,16 +44,16 @@ def add(parser: ArgumentParser) -> None:
         "--forget", action="store_true", help="read nothing: forget what was indexed from there, gone or not"
     )
     parser.add_argument(
-        "--keep",
-        choices=get_args(Keep),
-        help="of a new index: codes alone, 50 bytes a passage, whose searches embed again what may be near; or "
-        "rows of exact values beside them, 400 bytes more on disk, whose searches embed nothing (default: codes)",
+        "--smallest",
+        action="store_true",
+        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take a quarter of a "
+        "second and not a hundredth, since they embed again what may be near",
     )
     parser.add_argument(
         "--recall",
         type=float,
         metavar="SHARE",
-        help=f"of an index that keeps rows: how much of the nearest searches find (default: {RECALL})",
+        help=f"how much of the nearest searches find (default: {RECALL}); `scot rag check` measures it",
     )
     parser.add_argument(
         "--passage-tokens",

@@ -54,7 +54,7 @@ def begun(flags: Namespace) -> Index:
     return Index(
         folder,
         _embedder(flags, folder),
-        keep=flags.keep,
+        keep="codes" if flags.smallest else None,
         recall=flags.recall,
         passage_tokens=flags.passage_tokens,
         overlap=flags.overlap,

@@ -122,7 +122,7 @@ def build_ours(
 ) -> None:
     """An index of ours, or what is missing of one; progress is in documents."""
     assert mode.bits, mode
-    with Index(mode.folder(base), embedder, bits=mode.bits) as index:
+    with Index(mode.folder(base), embedder, bits=mode.bits, keep="codes") as index:
         index.update(_counted(documents, progress))
         index.compact()
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from scotfree.rag.generate.model import HangUp, LanguageModel, Piece, Written
 from scotfree.rag.generate.prompt import LETTERS_MAX, prompt
-from scotfree.rag.index import Answer
+from scotfree.rag.searching import Answer
 
 TOKENS_MAX: Final = 1024
 _PREFILL: Final = "prefill"

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.index import BITS, CACHE_BYTES, Hit, Index
+from scotfree.rag.index import CACHE_BYTES, Index, Keep
 from scotfree.rag.integrations.adapted import Adapted, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
+from scotfree.rag.searching import Hit
 from scotfree.rag.trouble import RagError, missing
 
 try:
@@ -48,7 +49,8 @@ class ScotfreeVectorStore(VectorStore):
         folder: Path | str,
         *,
         name: str | None = None,
-        bits: float = BITS,
+        bits: float | None = None,
+        keep: Keep | None = None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """Opens the index in `folder`, or begins one (see `Index`).
@@ -58,7 +60,7 @@ class ScotfreeVectorStore(VectorStore):
         """
         self._embeddings = embedding if isinstance(embedding, Embeddings) else None
         self._embedder = _embedder(embedding, name)
-        self.index = Index(Path(folder), self._embedder, bits=bits, cache_bytes=cache_bytes)
+        self.index = Index(Path(folder), self._embedder, bits=bits, keep=keep, cache_bytes=cache_bytes)
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -112,7 +114,7 @@ class ScotfreeVectorStore(VectorStore):
         return [Document(id=text.document, page_content=text.text, metadata=text.metadata) for text in found]
 
     def similarity_search(self, query: str, k: int = 4, **how: Any) -> list[Document]:
-        """The `k` texts nearest to a question; `filter` has the values that their metadata must have."""
+        """The `k` texts nearest to a question; `filter` says what their metadata must be (see `rag.filters`)."""
         return [document for document, _ in self.similarity_search_with_score(query, k, **how)]
 
     def similarity_search_with_score(self, query: str, k: int = 4, **how: Any) -> list[tuple[Document, float]]:

@@ -29,10 +29,11 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.index import BITS, CACHE_BYTES, Hit, Index
+from scotfree.rag.index import CACHE_BYTES, Index, Keep
 from scotfree.rag.integrations.adapted import Adapted, Handed, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.passages import Text, Where
+from scotfree.rag.searching import Hit
 from scotfree.rag.trouble import RagError, missing
 
 try:
@@ -64,6 +65,20 @@ _CHECKED: Final = 8
 _ALIKE: Final = 0.99
 # Nodes among which `MMR` chooses, for each that is asked for.
 _CANDIDATES: Final = 4
+# Operators that the index has, too. Of a list `==` and the others want one of its values; without the key, or with
+# nothing there, `!=` and `nin` are true. The others are read by the framework, node by node.
+_OPERATORS: Final = {
+    FilterOperator.EQ: "$eq",
+    FilterOperator.NE: "$ne",
+    FilterOperator.GT: "$gt",
+    FilterOperator.GTE: "$gte",
+    FilterOperator.LT: "$lt",
+    FilterOperator.LTE: "$lte",
+    FilterOperator.IN: "$in",
+    FilterOperator.NIN: "$nin",
+    FilterOperator.CONTAINS: "$eq",
+    FilterOperator.ANY: "$in",
+}
 # What a node is written as, in its own metadata.
 _NODE: Final = "_node_content"
 _DOCUMENT: Final = "ref_doc_id"
@@ -122,7 +137,8 @@ class ScotfreeVectorStore(BasePydanticVectorStore):
         folder: Path | str,
         *,
         name: str | None = None,
-        bits: float = BITS,
+        bits: float | None = None,
+        keep: Keep | None = None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """Opens the index in `folder`, or begins one (see `Index`), with the model that the framework embeds with.
@@ -133,7 +149,7 @@ class ScotfreeVectorStore(BasePydanticVectorStore):
         super().__init__(stores_text=True, is_embedding_query=True)
         self._embedder = _embedder(embed_model, name)
         self._handed = Handed(self._embedder)
-        self._index = Index(Path(folder), self._handed, bits=bits, cache_bytes=cache_bytes)
+        self._index = Index(Path(folder), self._handed, bits=bits, keep=keep, cache_bytes=cache_bytes)
 
     @classmethod
     def class_name(cls) -> str:
@@ -297,26 +313,32 @@ def _where(
     every = MetadataFilters(filters=[filters] if filters else [])
     if doc_ids:
         every.filters.append(MetadataFilter(key=_DOCUMENT, value=list(doc_ids), operator=FilterOperator.IN))
-    if node_ids is None and (values := _values(every)) is not None:
-        return values
+    if node_ids is None and (found := _filter(every)) is not None:
+        return found
     ids, passes = None if node_ids is None else set(node_ids), _passes(every)
     return lambda name, metadata: (ids is None or name in ids) and passes(metadata)
 
 
-def _values(filters: MetadataFilters) -> dict[str, Any] | None:
-    """What filters ask for, if that is no more than values of some keys: SQLite finds those far sooner."""
-    values: dict[str, Any] = {}
-    for each in filters.filters:
-        part = _values(each) if isinstance(each, MetadataFilters) else _value(each)
-        if part is None or part.keys() & values.keys():
-            return None
-        values |= part
-    return values if filters.condition in (None, FilterCondition.AND) else None
+def _filter(filters: MetadataFilters) -> dict[str, Any] | None:
+    """The same as the index has it, which SQLite finds far sooner; none, if a part of it has no such form."""
+    parts = [_filter(each) if isinstance(each, MetadataFilters) else _term(each) for each in filters.filters]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    if not found:
+        return {}
+    if filters.condition is FilterCondition.OR:
+        return {"$or": found}
+    return {"$not": {"$or": found}} if filters.condition is FilterCondition.NOT else {"$and": found}
 
 
-def _value(asked: MetadataFilter) -> dict[str, Any] | None:
-    wanted = FilterOperator.IN if isinstance(asked.value, list) else FilterOperator.EQ
-    return {asked.key: asked.value} if asked.operator is wanted and asked.value is not None else None
+def _term(asked: MetadataFilter) -> dict[str, Any] | None:
+    wanted, value = _OPERATORS.get(asked.operator), asked.value
+    if asked.operator is FilterOperator.ALL and isinstance(value, list) and value:
+        return {"$and": [{asked.key: {"$eq": each}} for each in value]}
+    if wanted is None or value is None or isinstance(value, list) != (wanted in ("$in", "$nin")):
+        return None
+    return {asked.key: {wanted: value}}
 
 
 _Passes = Callable[[dict[str, Any]], bool]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib import resources
 from typing import Final
 
-from scotfree.loopback import Response, Site
-from scotfree.rag.page.asking import Asker
+from scotfree.loopback import ASKED_MAX, Question, Response, Site
+from scotfree.rag.api import site as api
+from scotfree.rag.api.site import LINES
+from scotfree.rag.asking import Asker, lines
+from scotfree.rag.page.asking import read
+from scotfree.turns import Turns
 
 _HTML: Final = "text/html; charset=utf-8"
 _CSS: Final = "text/css; charset=utf-8"
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _JSON: Final = "application/json"
-_LINES: Final = "application/x-ndjson"
 
 
-def site(asker: Asker) -> Site:
-    """What is answered, by path."""
+def site(asker: Asker, searching: Turns | None = None) -> Site:
+    """What is answered, by path: the page, and what programs ask."""
+    turns = Turns(ASKED_MAX)
+    programs = api.site(asker, turns, searching)
     pages = {
         "/": _file(_HTML, "page.html"),
         "/page.css": _file(_CSS, "page.css"),
@@ -27,12 +33,13 @@ def site(asker: Asker) -> Site:
         "/page.js": _file(_SCRIPT, "page.js"),
         "/about": lambda: Response(_JSON, [json.dumps(asker.about()).encode()]),
     }
-    return Site(pages, {"/ask": lambda body: _answered(asker, body)})
+    questions = {"/ask": Question(lambda body: _answered(asker, body), turns)}
+    return Site({**pages, **programs.pages}, {**questions, **programs.questions})
 
 
 def _answered(asker: Asker, body: bytes) -> Response:
-    lines, hang_up = asker.ask(body)
-    return Response(_LINES, lines, hang_up=hang_up)
+    said, hang_up = asker.ask(read(body, asker.has_model))
+    return Response(LINES, lines(said, asdict), hang_up=hang_up)
 
 
 def _file(kind: str, name: str, package: str = __package__) -> Callable[[], Response]:

@@ -12,12 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.rag.index import Index, bare_probes
+from scotfree.rag.index import Index
 from scotfree.rag.placement.choice import Item
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.rates import Rates
 from scotfree.rag.placement.rows import row_bytes
 from scotfree.rag.placement.sample import Asked
+from scotfree.rag.searching import bare_probes
 
 # What a memory of a process is counted in: its pages that are in memory, the second number.
 _STATM: Final = Path("/proc/self/statm")

@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 
 from scotfree import _native
+from scotfree.rag.calibration import DEVIATIONS
 from scotfree.rag.embed.embedder import Embedder
-from scotfree.rag.index import DEVIATIONS, Index
+from scotfree.rag.index import Index
 from scotfree.rag.lending import lent
 from scotfree.rag.placement.rows import row_bytes
 

@@ -22,13 +22,16 @@ import os
 import struct
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from scotfree import _native
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.lending import lent
 from scotfree.rag.trouble import RagError
 
 _MAGIC: Final = b"SCOTEXA\0"
@@ -37,8 +40,8 @@ _HEADER: Final = struct.Struct("<8sIIII16sI")
 _CHECK: Final = struct.Struct("<I")
 _BODY: Final = 64
 _LARGEST: Final = 127
-# Rows that are looked at together where all are.
-_MANY: Final = 16_384
+# Rows that are in memory together where all are looked at.
+_MANY: Final = 8_192
 # What a snapshot's header takes: its counts, the model's digest and the checksum of all that follows.
 _SNAPSHOT_HEADER: Final = 128
 
@@ -117,7 +120,10 @@ class Exact:
             self._held: Rows = self._read(0, held)
             for place in range(held):
                 self._check(place, self._held[place])
-        except RagError:
+            start = _BODY + self.numbers.nbytes
+            memory = self._held.view(np.uint8)
+            self._native = _native.Rows(path, start, dimensions, lent(self.numbers), lent(memory))
+        except (RagError, OSError):
             self.close()
             raise
 
@@ -142,18 +148,28 @@ class Exact:
 
     def products(self, numbers: Sequence[int], vector: Vectors) -> tuple[list[int], list[float]]:
         """Of passages those that it has, and their inner products with a vector."""
-        known, rows = self.rows(numbers)
-        return known, _products(rows, vector).tolist()
+        with self._reading():
+            return self._native.products(numbers, lent(vector))
 
-    def similarities(self, vector: Vectors) -> Vectors:
-        """The inner product of every row with a vector, in the order of `numbers`, read some at a time."""
-        found = np.empty(len(self.numbers), np.float32)
-        for at in range(0, len(found), _MANY):
-            rows = self._read(at, min(_MANY, len(found) - at))
-            found[at : at + len(rows)] = _products(rows, vector)
-        return found
+    def refine(self, search: _native.Search, vector: Vectors, most: int) -> tuple[list[int], list[int]]:
+        """As `_native.Search.refine`."""
+        with self._reading():
+            return search.refine(self._native, lent(vector), most)
 
-    def has(self, numbers: Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def parts(self) -> Iterator[tuple[Numbers, Vectors]]:
+        """All passages that it has, some at a time, with a row for each."""
+        for at in range(0, len(self.numbers), _MANY):
+            rows = self._read(at, min(_MANY, len(self.numbers) - at))
+            yield self.numbers[at : at + len(rows)], restored(rows)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise self._refused(str(error)) from None
+
+    def has(self, numbers: Sequence[int] | Numbers) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Of each passage whether it has a row."""
         found: np.ndarray[Any, np.dtype[np.bool_]] = self._places(np.asarray(numbers, np.uint32)) >= 0
         return found
@@ -219,11 +235,6 @@ class Exact:
             f"read exact values: {self.path}: {reason}",
             "remove that file: what it held is embedded again, until `scot rag plan --apply` writes another",
         )
-
-
-def _products(rows: Rows, vector: Vectors) -> Vectors:
-    found: Vectors = (rows["values"].astype(np.float32) @ vector) * rows["scale"]
-    return found
 
 
 def _row(dimensions: int) -> np.dtype[Any]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from scotfree.rag.calibration import sentence
 from scotfree.rag.embed.embedder import embed
-from scotfree.rag.index import Index, bare_probes
+from scotfree.rag.index import Index
 from scotfree.rag.lending import lent
+from scotfree.rag.searching import bare_probes
 from scotfree.rag.trouble import RagError
 
 # Questions that are drawn, and of a file at most.

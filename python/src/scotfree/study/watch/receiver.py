@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
-from scotfree.study.connections import HEAD_BYTES_MAX, BoundedServer, LongHeadError, Timed, answer
+from scotfree.connections import HEAD_BYTES_MAX, BoundedServer, LongHeadError, Timed, answer
 from scotfree.study.trouble import StudyError
 from scotfree.study.watch import answers, counting
 from scotfree.study.watch.body import BODY_BYTES_MAX, Body, Budget

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from scotfree.study.connections import RETRY_AFTER_S
+from scotfree.connections import RETRY_AFTER_S
 
 
 @dataclass(frozen=True)

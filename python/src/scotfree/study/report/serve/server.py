@@ -19,8 +19,8 @@ from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 import duckdb
 import jinja2
 
+from scotfree.connections import RETRY_AFTER_S, BoundedServer, LongHeadError, Timed, answer
 from scotfree.study import schema
-from scotfree.study.connections import RETRY_AFTER_S, BoundedServer, LongHeadError, Timed, answer
 from scotfree.study.figures.overview import UNKNOWN_CLIENT
 from scotfree.study.figures.words import UNNAMED, called, spoken
 from scotfree.study.ingest.clean import NAME_CHARACTERS_MAX

@@ -1,0 +1,142 @@
+"""Who asks an index: the page, programs and tools, several at once, while other processes change it.
+
+An answer with a language model comes line by line: the first has what was `found`, then come pieces of its `text`;
+the last is `done`, with all stages, or an `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from scotfree.rag import trouble
+from scotfree.rag.generate.answering import write_answer
+from scotfree.rag.generate.model import HangUp, LanguageModel
+from scotfree.rag.generate.prompt import LETTERS_MAX
+from scotfree.rag.index import Index
+from scotfree.rag.passages import Text
+from scotfree.rag.searching import Answer
+from scotfree.rag.trouble import RagError
+
+# Of what documents are said to be, what is told: keys, and of each its most frequent values.
+KEYS_MAX: Final = 6
+VALUES_MAX: Final = 100
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked."""
+
+    text: str
+    count: int
+    with_words: bool
+    where: Mapping[str, Any]
+    with_model: bool
+
+
+class Asker:
+    """An index, and perhaps a language model, that are asked by several at once."""
+
+    def __init__(self, index: Index, model: LanguageModel | None = None, letters_max: int = LETTERS_MAX) -> None:
+        self._index, self._model, self._letters_max = index, model, letters_max
+        self._state = threading.Condition()
+        self._users = 0
+        self._is_ended = False
+
+    def close(self) -> None:
+        """Waits for searches that run; no other begins."""
+        with self._state:
+            self._is_ended = True
+            self._state.wait_for(lambda: not self._users)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a language model can answer."""
+        return self._model is not None
+
+    def about(self) -> dict[str, Any]:
+        """What the page says of the index and the model, and what it lets choose from."""
+        model = self._model and {"name": self._model.name, "place": self._model.place}
+        with self._using() as index:
+            return {
+                "folder": str(index.folder),
+                "documents": len(index.documents()),
+                "passages": len(index),
+                "metadata": index.metadata(KEYS_MAX, VALUES_MAX),
+                "model": model,
+            }
+
+    def status(self) -> dict[str, Any]:
+        """What programs are told of the index and the model."""
+        with self._using() as index:
+            return {
+                "documents": len(index.documents()),
+                "passages": len(index),
+                "embedder": index.embedder.name,
+                "metadata": index.metadata(KEYS_MAX, VALUES_MAX),
+                "model": self._model.name if self._model else None,
+            }
+
+    def search(self, question: Question) -> Answer:
+        """What is found; a `RagError` says what is wrong with the index."""
+        with self._using() as index:
+            return index.search(
+                question.text, question.count, where=question.where, with_words=question.with_words
+            )
+
+    def read(self, name: str) -> list[Text]:
+        """The passages of a document in their order; none, if there is no such document."""
+        with self._using() as index:
+            return index.texts([name])
+
+    def ask(self, question: Question) -> tuple[Iterator[tuple[str, Any]], HangUp]:
+        """The lines of an answer, and what ends them; what is wrong before the first of them is raised.
+
+        Of a line its kind and what it says: of `found` an `Answer`, of others what JSON can.
+        """
+        answer = self.search(question)
+        hang_up = HangUp()
+        return self._lines(question, answer, hang_up), hang_up
+
+    def _lines(self, question: Question, answer: Answer, hang_up: HangUp) -> Iterator[tuple[str, Any]]:
+        yield "found", answer
+        if question.with_model and self._model and answer.hits:
+            pieces = write_answer(
+                self._model, question.text, answer, letters_max=self._letters_max, hang_up=hang_up
+            )
+            try:
+                for piece in pieces:
+                    yield "text", piece
+            except RagError as error:
+                yield "error", str(error)
+                return
+        yield "done", {"stages_ns": answer.stages_ns, "written": answer.written and asdict(answer.written)}
+
+    @contextmanager
+    def _using(self) -> Iterator[Index]:
+        """The index as it is now; what is wrong with it is a `RagError`."""
+        with self._state:
+            if self._is_ended:
+                raise RagError("ask the index: the server is being ended", "start it again")
+            self._users += 1
+        try:
+            self._index.refresh()
+            yield self._index
+        except Exception as error:
+            if refused := trouble.told(error):
+                raise refused from None
+            raise
+        finally:
+            with self._state:
+                self._users -= 1
+                self._state.notify_all()
+
+
+def lines(said: Iterator[tuple[str, Any]], found: Callable[[Answer], dict[str, Any]]) -> Iterator[bytes]:
+    """An answer's lines as JSON, with what was found as it is to be said."""
+    for kind, value in said:
+        yield json.dumps({kind: found(value) if isinstance(value, Answer) else value}).encode() + b"\n"
