@@ -161,7 +161,7 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     example, chain, llama, planned = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("violin instrument ['cache', 'centroid search and scan', 'embed query'")
+    assert first.startswith("violin instrument ['centroid search and scan', 'embed query', 'load'")
     assert second == "['cello', 'drum']"
     for framework in (chain, llama):
         exec(framework, {})
