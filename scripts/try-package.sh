@@ -174,7 +174,7 @@ fetch_wheels() {
   [ -x "$pip" ] || fail "target/wheel-tools is gone; make it: scripts/package.sh wheel"
   sed -nE 's/ *\\$//; s/^([A-Za-z][^ ]*==[^ ]+.*)$/\1/p' python/requirements.txt >"$work/versions.txt"
   mkdir -p "$work/wheels"
-  "$pip" download -q --disable-pip-version-check --only-binary :all: --constraint "$work/versions.txt" --dest "$work/wheels" "${wheels[0]}"
+  "$pip" download -q --disable-pip-version-check --only-binary :all: --constraint "$work/versions.txt" --dest "$work/wheels" "${wheels[0]}[study]"
   for file in "$work"/wheels/*.whl; do
     case "$file" in */scotfree-*) continue ;; esac
     grep -q "sha256:$(sha256sum "$file" | cut -d' ' -f1)" python/requirements.txt || fail "$file is not what the lock names"
@@ -188,7 +188,7 @@ try_wheel() {
   install_in --no-install-recommends python3-venv
   mount_in --bind -o ro "$work/wheels" "$tree/mnt"
   inside python3 -m venv /opt/study
-  inside /opt/study/bin/pip install -q --disable-pip-version-check --no-index --find-links /mnt scotfree
+  inside /opt/study/bin/pip install -q --disable-pip-version-check --no-index --find-links /mnt 'scotfree[study]'
   inside /opt/study/bin/scot-study --help >/dev/null
   inside /opt/study/bin/scot-study fleet --spans 20000 --methods 50 --to /tmp/fleet >/dev/null
   inside /opt/study/bin/scot-study report /tmp/fleet -o /tmp/report.html

@@ -1,4 +1,4 @@
-"""Collections to measure retrieval on: judged ones that are there, and Debian's documentation.
+"""Collections to measure retrieval on: judged ones that are there, Debian's documentation, WordNet's glosses.
 
 Embeddings are made once and kept in the folder SCOT_BENCH_KEPT, if it is set, else in that of the run. Judged
 collections in BEIR's layout lie in the folder SCOT_BENCH_COLLECTIONS, a folder each.
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import debian_corpus
+from bench import debian_corpus, glosses_corpus
 from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
 from scotfree.rag.evaluation import beir
 from scotfree.rag.evaluation.beir import Collection
@@ -21,18 +21,24 @@ from scotfree.rag.evaluation.progress import Shown
 # Cores that are measured on.
 THREADS = 2
 DEBIAN = "debian"
+GLOSSES = "glosses"
 _JUDGED = "SCOT_BENCH_COLLECTIONS"
 
 
 def prepared(name: str, questions: int) -> Prepared:
-    """A collection by its name, with so many questions at most: `debian`, or one that is judged."""
-    found = _debian() if name == DEBIAN else _judged(name)
+    """A collection by its name, with so many questions at most: `debian`, `glosses`, or one that is judged."""
+    found = {DEBIAN: _debian, GLOSSES: _glosses}.get(name, lambda: _judged(name))()
     return prepare(found.first(questions), kept() / name, OnnxEmbedder(threads=THREADS), Shown())
 
 
 def _debian() -> Collection:
     """Some 25,000 passages."""
     return debian_corpus.collection(debian_corpus.MIDDLE, kept() / "packages")
+
+
+def _glosses() -> Collection:
+    """117,659 passages."""
+    return glosses_corpus.collection(kept() / "packages")
 
 
 def kept() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 WIDTH, HEADS, LAYERS, INNER, PLACES = 64, 4, 2, 96, 64
+KINDS: dict[str, Callable[[Any], bytes]] = {
+    "F32": lambda numbers: bytes(numbers.tobytes()),
+    "F16": lambda numbers: bytes(numbers.astype(np.float16).tobytes()),
+    # Cut, not rounded.
+    "BF16": lambda numbers: bytes((numbers.view(np.uint32) >> 16).astype(np.uint16).tobytes()),
+}
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -56,19 +63,22 @@ def tokenizer() -> Any:
     return made
 
 
-def write_weights(path: Path, seed: int) -> None:
+def write_weights(
+    path: Path, seed: int, of: Mapping[str, tuple[int, ...]] | None = None, kind: str = "F32"
+) -> None:
     """A safetensors file: the header's length, the header, the numbers."""
     chance, header, data = np.random.default_rng(seed), {}, b""
-    for name, shape in shapes().items():
+    for name, shape in (of or shapes()).items():
         numbers = chance.normal(0, 0.2, shape).astype(np.float32)
-        if name.endswith("LayerNorm.weight"):
+        if name.endswith(("orm.weight", "_norm.weight")):
             numbers += 1
+        written = KINDS[kind](numbers)
         header[name] = {
-            "dtype": "F32",
+            "dtype": kind,
             "shape": list(shape),
-            "data_offsets": [len(data), len(data) + numbers.nbytes],
+            "data_offsets": [len(data), len(data) + len(written)],
         }
-        data += numbers.tobytes()
+        data += written
     said = json.dumps(header).encode()
     path.write_bytes(len(said).to_bytes(8, "little") + said + data)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import shop_story
+import small_bert
+import small_encoders
 from language_server import WORDS, language_server
 
 from scotfree.rag import cli as rag_cli
@@ -142,6 +144,8 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     (tmp_path / "notes/violin.txt").write_text("A violin has four strings.")
     (tmp_path / "notes/drum.txt").write_text("Drums are struck with sticks.")
     judged_collection(tmp_path / "cranfield")
+    small_bert.write(tmp_path / "e5-small-v2")
+    small_encoders.write_cross_encoder(tmp_path / "ms-marco-MiniLM-L6-v2")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -154,7 +158,7 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
         for line in typed:
             assert rag_cli.main(shlex.split(line.replace("http://127.0.0.1:8080/v1", server.url))) == 0, line
     printed = capsys.readouterr().out
-    assert printed.count("violin.txt") == 4 and "".join(WORDS) in printed
+    assert printed.count("violin.txt") == 5 and "".join(WORDS) in printed
     assert re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
     # The server's one reply is an answer, and no grade.
     assert re.search(r"^  not graded( +1){3}$", printed, re.MULTILINE)

@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import debian_corpus, rag_codes, rag_collections, rag_edge, rag_million, rag_planner, rag_spread
+from bench import (
+    debian_corpus,
+    glosses_corpus,
+    rag_codes,
+    rag_collections,
+    rag_edge,
+    rag_glosses,
+    rag_million,
+    rag_planner,
+    rag_spread,
+)
 from bench.rag_device import Device, Memory, Paced
 from bench.words import DIMENSIONS, Words
 from scotfree.rag import Document, RagError
@@ -173,6 +183,59 @@ def test_a_million_is_tried_with_a_thousand(tmp_path: Path, monkeypatch: pytest.
     assert found["ours"]["recall"] >= 0.9 and 10 <= found["ours"]["regenerated"] < 500
 
 
+def test_a_gloss_is_its_words_and_its_definition_and_its_examples_are_questions(tmp_path: Path) -> None:
+    line = (
+        '00001740 00 a 02 able(p) 0 ready_to_hand 1 005 = 05200169 n 0000 | having the "means" (for it); "she was '
+        'able to swim"; "able"; not unable '
+    )
+    gloss = glosses_corpus.parsed("adj", line)
+    assert gloss.name == "adj-00001740" and gloss.examples == ["means", "she was able to swim", "able"]
+    assert gloss.text.startswith("able, ready to hand: having the") and "swim" not in gloss.text
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("there is no dpkg-deb, which packs and unpacks Debian's packages")
+    root, words = tmp_path / "root", "usr/share/wordnet"
+    (root / words).mkdir(parents=True)
+    for part in ("adj", "adv", "noun", "verb"):
+        (root / words / f"data.{part}").write_text(f"  1 the licence, not a | gloss\n{line}\n")
+    (root / "DEBIAN").mkdir()
+    (root / "DEBIAN/control").write_text(
+        "Package: wordnet-base\nVersion: 1\nArchitecture: all\nMaintainer: A Person <a@b.c>\nDescription: words\n"
+    )
+    package = tmp_path / "wordnet-base_1_all.deb"
+    subprocess.run(["dpkg-deb", "-b", root, package], check=True, capture_output=True)
+    of = glosses_corpus.collection(tmp_path, 2)
+    assert [document.name for document in of.documents][::3] == ["adj-00001740", "verb-00001740"]
+    assert all(document.is_whole and "licence" not in document.text for document in of.documents)
+    assert list(of.questions.values()) == ["she was able to swim"] * 2
+    (root / words / "data.verb").unlink()
+    subprocess.run(["dpkg-deb", "-b", root, package], check=True, capture_output=True)
+    with pytest.raises(RagError, match="renew it: apt-get download wordnet-base"):
+        glosses_corpus.collection(tmp_path)
+
+
+def test_indexes_of_others_are_asked_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in ("hnswlib", "usearch", "sqlite_vec", "apsw"):
+        pytest.importorskip(library, reason=f"no {library} (pip install 'scotfree[test]')")
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(400)]
+    documents = [Document(str(at), text, is_whole=True) for at, text in enumerate(texts)]
+    of = Collection(documents, {str(at): f"topic{at % 9} word{at}" for at in range(40)})
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    monkeypatch.setattr(rag_glosses, "OnnxEmbedder", lambda **_: Words())
+    # Processes of their own cannot be told of either.
+    monkeypatch.setattr(rag_glosses, "_asked_apart", lambda *_: {"resident": 4000, "anonymous": 400})
+    found = rag_glosses.measure("made", {"questions": 40, "rounds": 2, "recall": 0.95})
+    _assert_counted("rag-glosses", found)
+    assert found["flat_recall"] == found["sqlite_vec_recall"] == 1
+    for name in rag_glosses.KINDS:
+        assert found[f"{name}_recall"] > 0.85 and found[f"{name}_cpu_us"] > 0, name
+        assert found[f"{name}_embedded"] == 0 or name == "ours_smallest", name
+        assert found[f"{name}_memory_b"] == 10
+    assert 0 < found["sq8_effort"] < 20 and found["flat_disk_b"] == pytest.approx(DIMENSIONS * 4, rel=0.01)
+    assert found["ours_smallest_disk_b"] < found["ours_disk_b"] < found["flat_disk_b"] < found["hnswlib_disk_b"]
+
+
 def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -> None:
     texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
     documents = [Document(str(at), text) for at, text in enumerate(texts)]
@@ -240,7 +303,7 @@ def test_what_has_no_room_is_read_from_the_card(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
     )
-    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any"}
+    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any", "letter_us": 1.0}
     ample = rag_edge.measure("made", settings)
     tight = rag_edge.measure("made", settings | {"memory_mib": ample["flat_memory_mib"] / 5})
     for mode in ("flat", "ivf", "generate"):
@@ -259,7 +322,8 @@ def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeyp
     questions = {str(at): f"topic{at % 5}" for at in range(12)}
     judgements = {number: {str(at): 1 for at in range(int(number) % 5, 300, 9)} for number in questions}
     of = Collection(documents, questions, judgements)
-    monkeypatch.setattr(rag_edge, "CACHED", 0.6)
+    monkeypatch.setattr(rag_edge, "CACHED", 0.1)
+    monkeypatch.setattr(rag_edge, "WARM_UP", 12)
     monkeypatch.setattr(Device, "named", lambda *_: Device(1e5, 10.0, 1e6))
     monkeypatch.setattr(
         rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
@@ -276,6 +340,9 @@ def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeyp
     assert found["generate_embedding_ms"] > 5 * found["ours_embedding_ms"]
     assert found["reuse_ratio"] > 1.5 and 0 < found["flat_ndcg10"] <= 1
     assert found["threshold_p0_hits_percent"] > found["threshold_p90_hits_percent"]
+    assert found["threshold_p90_begun_ms"] == found["threshold_p90_ended_ms"] > 0 == found["threshold_p0_begun_ms"]
+    best = min(found[f"threshold_p{percent}_p95_ms"] for percent in rag_edge.THRESHOLDS)
+    assert found["own_than_best_threshold_p95_times"] == found["threshold_own_p95_ms"] / best
 
 
 def test_one_question_is_looked_for_while_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

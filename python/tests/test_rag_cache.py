@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scotfree.rag.cache import DECAY, Cache
-from scotfree.rag.edge.threshold import Threshold
+from scotfree.rag.edge.threshold import WEIGHT, Threshold
 
 ROW = np.zeros((1, 4), np.float32)
 
@@ -113,7 +113,7 @@ def test_the_threshold_rises_as_the_text_or_as_the_pseudo_code_says(
         threshold.observe(100.0, has_missed=True)
         threshold.observe(latency_ns, has_missed=True)
         assert threshold.cost_ns == 7.0 * steps
-        assert threshold.average_ns == pytest.approx(90.0 + latency_ns / 10)
+        assert threshold.average_ns == pytest.approx((1 - WEIGHT) * 100.0 + WEIGHT * latency_ns)
 
 
 def test_without_a_miss_the_threshold_falls_to_nothing_and_no_further() -> None:

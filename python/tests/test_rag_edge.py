@@ -119,7 +119,7 @@ def test_memory_is_that_of_centroids_and_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("configuration", Configuration)
 def test_insertion_and_removal_split_and_merge(tmp_path: Path, configuration: Configuration) -> None:
-    settings = {"slo_ns": 0.98e6, "split_above": 60, "merge_below": 5}
+    settings = {"slo_ns": 0.98e6, "split_above": 60, "merge_share": 0.5}
     index, _ = built(tmp_path, configuration, **settings)
     probes, texts = 99, dict(enumerate(TEXTS))
     before = index.clusters
@@ -199,6 +199,51 @@ def test_where_clusters_cost_seconds_the_threshold_moves_among_them(tmp_path: Pa
     short, in_milliseconds = asked("milliseconds", 1e6)
     assert regenerated != never, "what is cheap is no longer kept"
     assert max(short.thresholds_ns) < costs[0] and in_milliseconds == never, "the step that it had before"
+
+
+def test_a_threshold_above_all_clusters_comes_down_again(tmp_path: Path) -> None:
+    """What is not to be cached is not missed: it would be by every question, and nothing be cached any more."""
+    index, _ = built(tmp_path, Configuration.EDGERAG, slo_ns=1e12)
+    dearest = max(index.cost_ns(cluster) for cluster in range(CLUSTERS))
+    index._threshold.cost_ns = 2 * dearest
+    found = index.search(questions()[0], 10, 3)
+    assert found.regenerated and not found.misses
+    assert index.threshold_ns == 2 * dearest - index._threshold.step_ns
+    for _ in range(3):
+        for _ in range(round(1 / STEP_SHARE) * 3):
+            index.search(questions()[0], 10, 3)
+        assert index.threshold_ns <= dearest + index._threshold.step_ns, "it rose beyond what anything costs"
+
+
+def test_a_cheap_cluster_joins_one_with_which_it_stays_within_the_limit(tmp_path: Path) -> None:
+    """Merging by cost (4.5.4): whole, without embedding anything, and never to cost more than the SLO."""
+
+    def shrunk(name: str, slo_ns: float) -> tuple[EdgeIndex, int, list[str], Found]:
+        index, embedder = built(tmp_path / name, Configuration.EDGERAG, slo_ns=slo_ns)
+        index.search(questions()[0], 10, CLUSTERS)
+        smallest = min(range(CLUSTERS), key=lambda at: len(index._clusters[at].passages))
+        gone = list(index._clusters[smallest].passages)
+        embedder.asked.clear()
+        for passage in gone[:-1]:
+            if index.clusters == CLUSTERS:
+                index.remove(passage)
+        asked = list(embedder.asked)
+        return index, len(gone), asked, index.search(questions()[0], 300, CLUSTERS)
+
+    # Clusters that are stored are asked nothing of: none is here, and one of any size has room for another.
+    index, _, asked, found = shrunk("roomy", 1e12)
+    assert index.clusters == CLUSTERS - 1 and not asked, "it joined, and nothing was embedded for it"
+    assert [one for one, _ in sorted(found.nearest)] == index.passages
+    median = float(np.median([index.cost_ns(at) for at in range(index.clusters)]))
+    assert min(index.cost_ns(at) for at in range(index.clusters)) > 0.25 * median
+    # The same where no two have room together.
+    least = min(index.cost_ns(at) for at in range(index.clusters))
+    tight, count, _, found = shrunk("tight", least / 2)
+    assert tight.clusters == CLUSTERS and len(tight.passages) == len(TEXTS) - count + 1
+    assert all((tight.cost_ns(at) > least / 2) == (at in tight.stored) for at in range(CLUSTERS))
+    # An empty one goes all the same.
+    tight.remove(next(of.passages[0] for of in tight._clusters if len(of.passages) == 1))
+    assert tight.clusters == CLUSTERS - 1
 
 
 def test_the_step_is_a_share_of_the_clusters_that_may_be_cached(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from scotfree.rag import OnnxEmbedder
 from scotfree.rag.embed import bert_embedder, bert_folder
-from scotfree.rag.embed.bert_graph import Shape, build
+from scotfree.rag.embed.bert_graph import build
+from scotfree.rag.embed.shapes import Shape
 from scotfree.rag.trouble import RagError
 
 TEXTS = [
@@ -65,12 +66,12 @@ def test_what_is_beyond_the_longest_text_is_not_read(embedder: OnnxEmbedder) -> 
 
 def test_texts_are_embedded_in_batches_of_nearly_one_length() -> None:
     lengths = [5, 200, 7, 256, 6, 250] + [8] * 1000
-    batches = list(bert_embedder._batches(lengths))
+    batches = list(bert_embedder.batches(lengths))
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     assert all(len(batch) * max(lengths[place] for place in batch) <= 2048 for batch in batches)
     filled = sum(len(batch) * max(lengths[place] for place in batch) for batch in batches)
     assert filled < 1.1 * sum(lengths)
-    assert list(bert_embedder._batches([5000])) == [[0]], "one that is too long for all is run alone"
+    assert list(bert_embedder.batches([5000])) == [[0]], "one that is too long for all is run alone"
 
 
 def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,5 +87,5 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=said):
             build(tmp_path / "model.safetensors", shape)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(ValueError, match="no BERT"):
+    with pytest.raises(ValueError, match="a gpt2 with None; supported are BERT"):
         Shape.read(tmp_path / "config.json")

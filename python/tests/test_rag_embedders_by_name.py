@@ -102,7 +102,7 @@ def test_what_decides_the_vectors_decides_the_digest(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("config.json", '{"model_type": "gpt2"}', "no BERT"),
+        ("config.json", '{"model_type": "gpt2"}', "a gpt2 with None; supported are BERT, DistilBERT"),
         ("config.json", json.dumps(small_bert.CONFIG | {"hidden_size": 128}), "between 64 and 128"),
         ("config.json", "{", "Expecting"),
         ("tokenizer.json", "{}", "Model missing"),
@@ -110,7 +110,7 @@ def test_what_decides_the_vectors_decides_the_digest(folder: Path) -> None:
         ("sentence_bert_config.json", '{"do_lower_case": true}', "small letters"),
         ("1_Pooling/config.json", '{"pooling_mode": "lasttoken"}', "its pooling is lasttoken"),
         ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "its pooling is pooling_mode_max_tokens"),
-        ("modules.json", '[{"path": "", "type": "sentence_transformers.models.Dense"}]', "a module Dense"),
+        ("modules.json", '[{"path": "", "type": "sentence_transformers.models.LSTM"}]', "a module LSTM"),
         ("modules.json", "[]", "it says nothing of 'Transformer'"),
     ],
 )

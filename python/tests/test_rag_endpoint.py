@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bench.words import DIMENSIONS, Words
-from scotfree.rag import RagError, cli
+from scotfree.rag import Document, Index, RagError, cli
 from scotfree.rag.embed import asking, by_name
 from scotfree.rag.embed.asking import KEY, TRIES_MAX
 from scotfree.rag.embed.endpoint_embedder import EndpointEmbedder
@@ -105,6 +105,25 @@ def test_texts_get_their_vectors_in_few_questions(server: Server, embedder: Endp
     assert path == "/v1/embeddings" and body["model"] == "some/model" and "Authorization" not in headers
     assert embedder.dimensions == DIMENSIONS and embedder.embed([]).shape == (0, DIMENSIONS)
     assert embedder.count_tokens("rotating logs") == 2
+
+
+def test_its_prompts_are_sent_before_texts(server: Server) -> None:
+    name = f"endpoint:{server.url}#some"
+    embedder = by_name(name, query_prompt="ask ", passage_prompt="read ")
+    server.asked.clear()
+    assert isinstance(embedder, EndpointEmbedder)
+    embedder.embed_questions(["one"])
+    embedder.embed(["two", "three"])
+    assert [body["input"] for _, _, body in server.asked] == [["ask one"], ["read two", "read three"]]
+    assert embedder.digest != by_name(name).digest and embedder.tokens_max == 255
+
+
+def test_another_model_behind_the_name_shows_by_its_dimensions(server: Server, tmp_path: Path) -> None:
+    name = f"endpoint:{server.url}#some"
+    Index.build(tmp_path / "index", [Document("cats", "cats purr")], by_name(name)).close()
+    server.replies.append(data([3.0, 4.0]))
+    with pytest.raises(RagError, match=rf"have {DIMENSIONS} dimensions, and those of .* now have 2"):
+        Index(tmp_path / "index", by_name(name))
 
 
 def test_its_digest_is_of_all_that_is_known(server: Server, embedder: EndpointEmbedder) -> None:

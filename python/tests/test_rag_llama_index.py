@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -292,6 +292,19 @@ def test_what_is_awaited_does_the_same(store: ScotfreeVectorStore) -> None:
     wanted = store.query(asked(QUESTIONS[0])).ids
     found, left, nothing = asyncio.run(all_of_it())
     assert found == wanted and sorted(node.node_id for node in left) == ["new", "node2"] and nothing == []
+
+
+class Asked(Words):
+    """Embeds a question otherwise than a text."""
+
+    def embed_questions(self, questions: Sequence[str]) -> Any:
+        return self.embed([f"ask {question}" for question in questions])
+
+
+def test_questions_are_embedded_as_questions() -> None:
+    model = ScotfreeEmbedding(Asked())
+    assert model.get_query_embedding("cats") == Words().embed(["ask cats"])[0].tolist()
+    assert model.get_text_embedding("cats") == Words().embed(["cats"])[0].tolist()
 
 
 def test_an_index_of_the_frameworks_stands_on_it(tmp_path: Path) -> None:

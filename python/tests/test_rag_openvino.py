@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import small_bert
+from small_encoders import DISTILBERT, MPNET, ROBERTA, Encoder
 
 from scotfree.rag import Document, Index, OnnxEmbedder, RagError
 from scotfree.rag.embed import by_name
 from scotfree.rag.embed.openvino_embedder import OpenVinoEmbedder, Precision, imported
+from scotfree.rag.embed.prompts import Said
 
 TEXTS = ["Why does my cat hum? " * 9, "cats", "", "Größe, naïveté, 東京 and `code()`", "logrotate compresses logs"]
 SILENT = Path(__file__).with_name("rag_silent.py")
@@ -51,6 +53,21 @@ def test_numbers_of_fewer_digits_are_near_enough(
     used = embedder._compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
     assert cosines.min() > least
     assert used == "f32" or cosines.max() < most, "it is no other number than before"
+
+
+@pytest.mark.parametrize("encoder", [DISTILBERT, ROBERTA, MPNET])
+@pytest.mark.parametrize("kind", ["F16", "BF16"])
+def test_other_encoders_and_weights_of_half_the_bytes_give_the_same(
+    tmp_path: Path, encoder: Encoder, kind: str
+) -> None:
+    folder = encoder.write(tmp_path / "model", kind=kind)
+    prompts = Said(query_prompt="dogs ", passage_prompt="cats ")
+    own = OpenVinoEmbedder(folder, precision="f32", **prompts)
+    other = OnnxEmbedder(folder, **prompts)
+    texts = ["cats purr when content", "dogs wag tails " * 9]
+    assert (own.embed(texts) * other.embed(texts)).sum(axis=1).min() > 0.999999
+    assert (own.embed_questions(texts) * other.embed_questions(texts)).sum(axis=1).min() > 0.999999
+    assert own.digest == other.digest
 
 
 def test_one_index_serves_both(tmp_path: Path) -> None:

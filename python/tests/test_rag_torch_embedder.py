@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -39,6 +39,8 @@ class Model:
     pooling = "mean"
     max_seq_length: int | None = 64
     device = "cuda:0"
+    prompts: ClassVar[dict[str, str]] = {}
+    default_prompt_name: str | None = None
 
     def __init__(self, name: str, device: str | None, local_files_only: bool) -> None:
         if name == "absent":
@@ -56,12 +58,19 @@ class Model:
         return {"b": Tensor([*self.weights]), "a": Tensor([0.5])}
 
     def encode(
-        self, texts: list[str], batch_size: int, normalize_embeddings: bool, show_progress_bar: bool
+        self,
+        texts: list[str],
+        batch_size: int,
+        normalize_embeddings: bool,
+        show_progress_bar: bool,
+        prompt: str | None = None,
     ) -> Any:
         assert normalize_embeddings and not show_progress_bar and batch_size > 0
         # As the library does, whose tokenizer remembers how far it filled up.
         self._padding += 1
-        return Words().embed(texts).astype(np.float64)
+        if prompt is None:
+            prompt = self.prompts[self.default_prompt_name] if self.default_prompt_name else ""
+        return Words().embed([prompt + text for text in texts]).astype(np.float64)
 
     def _tokens(self, text: str, add_special_tokens: bool, verbose: bool) -> list[int]:
         assert not add_special_tokens and not verbose
@@ -90,6 +99,22 @@ def test_it_gives_what_the_library_gives(library: type[Model]) -> None:
     assert embedder.count_tokens("cats purr") == 2 and embedder.embed([]).shape == (0, DIMENSIONS)
     library.max_seq_length = None
     assert made().tokens_max == 256
+
+
+def test_prompts_are_the_models_own_unless_others_are_said(library: type[Model]) -> None:
+    plain = made().digest
+    library.prompts = {"query": "ask ", "passage": "read ", "none": "default "}
+    library.default_prompt_name = "none"
+    for embedder, query, passage in (
+        (made(), "ask ", "read "),
+        (made(query_prompt="other "), "other ", "read "),
+        (made(query_prompt="", passage_prompt=""), "", ""),
+    ):
+        assert np.abs(embedder.embed(["cats"]) - Words().embed([f"{passage}cats"])).max() < 1e-6
+        assert np.abs(embedder.embed_questions(["cats"]) - Words().embed([f"{query}cats"])).max() < 1e-6
+        assert (embedder.digest == plain) is (query == passage == "")
+    library.prompts = {"none": "default "}
+    assert made().prompts.query == made().prompts.passage == "default "
 
 
 def test_a_folder_is_remembered_by_its_place(

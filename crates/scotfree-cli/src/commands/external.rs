@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What to do where the Python package is not there that brings a command's program.
-pub const STUDY_ADVICE: &str = "make it: scripts/python.sh --study, or install the Python package";
+pub const STUDY_ADVICE: &str = 
+    "make it: scripts/python.sh --study, or install the Python package with its extra, scotfree[study]";
 const RETRIEVAL_ADVICE: &str =
-    "make it: scripts/python.sh, or install the Python package with its extra, scotfree[rag]";
+    "make it: scripts/python.sh --rag, or install the Python package with its extra, scotfree[rag]";
 const LAB_ADVICE: &str =
     "it judges the results of the repository; one that is built there has it: cargo build --release";
 

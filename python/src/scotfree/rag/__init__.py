@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
+    from scotfree.rag.rerank.cross_encoder import CrossEncoder
     from scotfree.rag.searching import Answer, Hit
     from scotfree.rag.trouble import RagError
     from scotfree.rag.updating import Changes
@@ -38,6 +39,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Changes",
+    "CrossEncoder",
     "Document",
     "Embedder",
     "Endpoint",
@@ -61,6 +63,7 @@ _WHERE: Final = {
     "Answer": "searching",
     "Budget": "placement.budget",
     "Changes": "updating",
+    "CrossEncoder": "rerank.cross_encoder",
     "Document": "documents",
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",

@@ -47,6 +47,9 @@ _SAME: Final = 1e-6
 # A sentence of fewer words asks nothing; more of it is no question.
 _WORDS_MIN: Final = 4
 _WORDS_MAX: Final = 24
+# Of a sentence so great a part of its words, and so many at least.
+_PARTS: Final = 3
+_PART_MIN: Final = 2
 
 # Gives a search for a vector exact values until it is over, and says of how many passages.
 Complete = Callable[[_native.Search, Vectors], int]
@@ -187,6 +190,24 @@ def nearest(questions: Vectors, parts: Iterable[tuple[Numbers, Vectors]]) -> lis
         pairs = ((int(number), float(value)) for part in own for number, value in zip(*part, strict=True))
         found.append({number: value for number, value in pairs if value >= bar})
     return found
+
+
+def questions(texts: Sequence[str], chance: random.Random) -> list[str]:
+    """As many questions out of texts: words that follow each other in one of them, and such of another.
+
+    A sentence as it stands is nearer to its own passage than what people ask, and found with less care. A bound
+    that finds .994 of what is near to sentences of WordNet's glosses finds .986 of what is near to examples of
+    their words' use; of what is near to such questions and to the examples it finds as much.
+    """
+    parts = [_part(sentence(text, chance), chance) for text in texts]
+    return [f"{one} {other}" for one, other in zip(parts, parts[1:] + parts[:1], strict=True)]
+
+
+def _part(text: str, chance: random.Random) -> str:
+    words = text.split()
+    count = max(_PART_MIN, len(words) // _PARTS)
+    start = chance.randrange(max(1, len(words) - count + 1))
+    return " ".join(words[start : start + count])
 
 
 def sentence(text: str, chance: random.Random) -> str:

@@ -14,6 +14,7 @@ COMMANDS = Commands(
     {
         "index": "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code",
         "ask": "find the passages nearest to a question, and let a language model answer from them",
+        "edge": "search an index as EdgeRAG does: clusters of passages that are embedded again while it searches",
         "plan": "choose what to keep of embeddings, within memory, storage and latency",
         "serve": "search in a browser or from programs, and see which passages, which stages, how long",
         "mcp": "let an assistant search and read your documents, by the Model Context Protocol",

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import math
 import random
 import re
-import shlex
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +30,8 @@ from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
-from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
+from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
+from scotfree.rag.embed.made import Made
 from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Wanted, Where, passes, read
 from scotfree.rag.pending import Numbers, Pending, Scored, Settled
 from scotfree.rag.placement import stored
@@ -70,7 +69,7 @@ _FEW: Final = 25_000
 _BITS_DOUBLED: Final = 3 / 8
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
-# In the passages' file: name and digest.
+# In the passages' file: see `embed.made`.
 _EMBEDDER: Final = "embedder"
 # How it cuts documents.
 _CUT: Final = "cut"
@@ -363,7 +362,7 @@ class Index:
         asked = Asked(count, probes, deviations, outside, question if with_words else "")
         if vector is None:
             with answer.stage("embed query"):
-                vector = embed(self._embedder, [question])[0]
+                vector = embed_questions(self._embedder, [question])[0]
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
@@ -521,14 +520,12 @@ class Index:
         return calibration.Sample(questions, near)
 
     def _questions(self, numbers: Numbers, count: int) -> Vectors:
-        """The embeddings of sentences out of so many passages' texts."""
+        """The embeddings of questions out of so many passages' texts."""
         chance = random.Random(_SEED)
         drawn = sorted(chance.sample(numbers.tolist(), min(count, len(numbers))))
         texts = self._passages.texts(drawn)
-        return embed_all(
-            self._embedder,
-            [calibration.sentence(texts[number].text, chance) for number in drawn if number in texts],
-        )
+        asked = calibration.questions([texts[number].text for number in drawn if number in texts], chance)
+        return embed_questions(self._embedder, asked)
 
     def _completing(self, seen: Seen) -> calibration.Complete:
         """With rows; what has none is embedded, once."""
@@ -601,14 +598,11 @@ class Index:
     def _check_model(self, keeps: Keep) -> None:
         known = self._passages.setting(_EMBEDDER)
         if known is None:
-            said = {"name": self._embedder.name, "digest": self._embedder.digest.hex()}
             self._passages.make_known(_KEEPS, keeps.encode())
             self._passages.make_known(_RECALL, str(self._recall or calibration.RECALL).encode())
-            self._passages.make_known(_EMBEDDER, json.dumps(said).encode())
+            self._passages.make_known(_EMBEDDER, Made.by(self._embedder).written())
             return
-        was = json.loads(known)
-        if was["digest"] != self._embedder.digest.hex():
-            raise _made_otherwise(self.folder, was["name"], self._embedder.name)
+        Made.read(known).check(self.folder, self._embedder)
 
     def _read(self, before: Seen | None) -> Seen:
         """What there is now; a snapshot that was open before is not opened again."""
@@ -681,26 +675,14 @@ def is_index(folder: Path) -> bool:
     return (folder / _PASSAGES).is_file()
 
 
-def embedder_of(folder: Path) -> str | None:
-    """The name of the embedder that made an index, by which `embed.by_name` makes it again; none, if none did."""
+def made_by(folder: Path) -> Made | None:
+    """What an index knows of the embedder that made it; nothing, if none did."""
     passages = Passages(folder / _PASSAGES)
     try:
         known = passages.setting(_EMBEDDER)
     finally:
         passages.close()
-    return str(json.loads(known)["name"]) if known else None
-
-
-def _made_otherwise(folder: Path, name: str, now: str) -> RagError:
-    if name == now:
-        return RagError(
-            f"open the index {folder}: its passages were embedded by another model that was called {name}",
-            "put that one back in its place, or make another index",
-        )
-    return RagError(
-        f"open the index {folder}: its passages were embedded by another model ({name})",
-        f"open it with that one (--embedder {shlex.quote(name)}), or make another index",
-    )
+    return Made.read(known) if known else None
 
 
 def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:

@@ -22,6 +22,12 @@ def _of_library(module: str, name: str) -> tuple[type[BaseException], ...]:
 
 def told(error: BaseException) -> UserError | None:
     """The error in the words of a user's next step; nothing, if it is none of those."""
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("scotfree"):
+        # A package without its extra has not all that the study stands on.
+        return UserError(
+            f"the package {error.name} is not installed",
+            "install what the study and the planner stand on: pip install 'scotfree[study]'",
+        )
     libraries = (*_of_library("duckdb", "Error"), *_of_library("pyarrow", "ArrowException"))
     if not isinstance(error, (OSError, MemoryError, *libraries)):
         return None

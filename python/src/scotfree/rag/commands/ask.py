@@ -11,7 +11,8 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
@@ -20,9 +21,13 @@ from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.index import Index
 from scotfree.rag.outline import LINE
+from scotfree.rag.rerank.ranked import Ranked
 from scotfree.rag.searching import Answer, Hit
-from scotfree.rag.trouble import RagError
+from scotfree.rag.trouble import RagError, missing
 from scotfree.trouble import is_unicode, printable
+
+if TYPE_CHECKING:
+    from scotfree.rag.rerank.cross_encoder import CrossEncoder
 
 HELP = "find the passages nearest to a question, and let a language model answer from them"
 EXAMPLES = """\
@@ -31,6 +36,7 @@ EXAMPLES = """\
   scot rag ask "what did we decide?" --where 'date>=2024-05' --where suffix!=.txt
   scot rag ask "how do I rotate logs?" --count 3 --json | jq -r '.hits[].document'
   scot rag ask "how do I rotate logs?" --llm http://127.0.0.1:8080/v1 --model NAME
+  scot rag ask "how do I rotate logs?" --rerank ms-marco-MiniLM-L6-v2/ --rerank-from 100
   scot rag ask "how do I rotate logs?" --gguf model.gguf"""
 _COUNT_MAX = 1000
 # Beyond, SQLite has no whole numbers.
@@ -39,6 +45,8 @@ _ORDERS: Final = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _CONDITION: Final = re.compile("(.+?)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 # Of what documents are said to be, where nothing is found.
 _KEYS_SHOWN, _VALUES_SHOWN = 4, 6
+# Among so many a cross-encoder chooses.
+_RERANKED = 50
 # Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
 _COPIES_SHOWN = 3
@@ -69,6 +77,19 @@ def add(parser: ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="of what a document is said to be, as suffix=.md; also KEY!=VALUE, and 'KEY>VALUE' with >, >=, < or "
         "<= (again for more)",
+    )
+    parser.add_argument(
+        "--rerank",
+        type=Path,
+        metavar="FOLDER",
+        help="of a cross-encoder, which reads question and passage together: it puts what was found in order",
+    )
+    parser.add_argument(
+        "--rerank-from",
+        type=whole(1, _COUNT_MAX),
+        default=_RERANKED,
+        metavar="N",
+        help="of how many passages it chooses (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
     modelling.add(parser)
@@ -124,9 +145,14 @@ def _read(text: str) -> list[Any]:
 def run(flags: Namespace) -> int:
     """Does it."""
     failed = None
+    reranker = _reranker(flags)
     with opening.opened(flags) as index, modelling.opened(flags) as model:
+        count = max(flags.count, flags.rerank_from) if reranker else flags.count
         where = _where(flags.where)
-        answer = index.search(flags.question, flags.count, where=where, with_words=flags.words, is_distinct=True)
+        answer = index.search(flags.question, count, where=where, with_words=flags.words, is_distinct=True)
+        if reranker:
+            with answer.stage("cross-encoder"):
+                answer.hits = [*reranker.rerank(flags.question, answer.hits, flags.count)]
         nothing = "" if answer.hits else _nothing(index, flags)
         if model and answer.hits:
             try:
@@ -138,6 +164,17 @@ def run(flags: Namespace) -> int:
     if failed:
         raise failed
     return 0
+
+
+def _reranker(flags: Namespace) -> CrossEncoder | None:
+    """Opened before the index is asked: what is wrong with it is better known first."""
+    if not flags.rerank:
+        return None
+    try:
+        from scotfree.rag.rerank.cross_encoder import CrossEncoder  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing(error, "rag") from None
+    return CrossEncoder(flags.rerank, device=flags.device)
 
 
 def _show(answer: Answer, nothing: str, flags: Namespace) -> None:
@@ -196,7 +233,9 @@ def _shown(place: int, hit: Hit) -> str:
     text = " ".join(hit.text.split())
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}…"
-    beside = ", ".join((f"{hit.similarity:.2f}", *_beside(hit)))
+    # What put it there, if something did.
+    score = [f"score {hit.score:.2f}"] if isinstance(hit, Ranked) else []
+    beside = ", ".join((f"{hit.similarity:.2f}", *score, *_beside(hit)))
     lines = [f"{place}. {_place(hit)} ({beside})", f"   {text}"]
     if hit.copies:
         lines.append(f"   also in: {_copies(hit)}")

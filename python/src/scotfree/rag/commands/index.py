@@ -26,6 +26,8 @@ EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
   scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
+  scot rag index docs/ --embedder int8:all-MiniLM-L6-v2     in half the time, of slightly other vectors
+  scot rag index docs/ --embedder onnx:e5-small-v2/ --query-prompt "query: " --passage-prompt "passage: "
   scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
   scot rag index src/ --include '*.py' --exclude tests/ --gitignore
   scot rag index old/ --forget              forgets what was indexed from there"""
@@ -40,6 +42,7 @@ def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a folder, or a single file")
     opening.add(parser)
+    opening.add_prompts(parser)
     parser.add_argument(
         "--forget", action="store_true", help="read nothing: forget what was indexed from there, gone or not"
     )

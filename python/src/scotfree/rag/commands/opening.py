@@ -9,8 +9,10 @@ from typing import Final, get_args
 
 from scotfree.command_line import in_help
 from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
+from scotfree.rag.embed.made import Made
 from scotfree.rag.embed.names import FORMS, by_name
-from scotfree.rag.index import Index, embedder_of, is_index
+from scotfree.rag.embed.prompts import Said
+from scotfree.rag.index import Index, is_index, made_by
 from scotfree.rag.trouble import RagError
 
 # What is meant where no flag says it: of a new index, and of one that was made with just that.
@@ -30,6 +32,17 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--device", choices=get_args(Device), default="auto", help="where it runs (default: %(default)s)"
     )
+
+
+def add_prompts(parser: ArgumentParser) -> None:
+    """Says the flags of who makes an index."""
+    for of, example in (("query", "query: "), ("passage", "passage: ")):
+        parser.add_argument(
+            f"--{of}-prompt",
+            metavar="TEXT",
+            help=f"of a new index: what stands before a {of} that is embedded, as {example!r} (default: what the "
+            "model's folder says, or nothing); the index remembers it",
+        )
 
 
 def default() -> Path:
@@ -64,7 +77,19 @@ def begun(flags: Namespace) -> Index:
 def _embedder(flags: Namespace, folder: Path) -> Embedder:
     """What was said, else what made the index: but who has one from others did not choose whom it would ask."""
     said = flags.embedder or os.environ.get(VARIABLE)
-    made_by = embedder_of(folder) if is_index(folder) else None
-    if flags.embedder or made_by in (None, said):
-        return by_name(said or DEFAULT, device=flags.device)
-    return by_name(made_by, device=flags.device, is_local_only=True)
+    made = made_by(folder) if is_index(folder) else None
+    if flags.embedder or made is None or made.name == said:
+        name, is_local_only = said or DEFAULT, False
+    else:
+        name, is_local_only = made.name, True
+    return by_name(name, device=flags.device, is_local_only=is_local_only, **_prompts(flags, made))
+
+
+def _prompts(flags: Namespace, made: Made | None) -> Said:
+    """What flags name, else what the index was made with; of a new one what its model says."""
+    query, passage = (getattr(flags, name, None) for name in ("query_prompt", "passage_prompt"))
+    if made is None:
+        return Said(query_prompt=query, passage_prompt=passage)
+    # A folder that says others by now is not asked: the passages that are there were embedded with these.
+    known = made.prompts.replaced(query, passage)
+    return Said(query_prompt=known.query, passage_prompt=known.passage)

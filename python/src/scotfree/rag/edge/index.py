@@ -2,7 +2,7 @@
 
 Algorithm 1: embeddings of clusters that take longer to make than the SLO are stored. Search (4.5.3): stored ones
 are loaded, cached ones taken, others made again. Insertion and removal (4.5.4): into the nearest cluster and out
-of it; one that grew too large is split, one that is nearly empty joins its neighbour.
+of it; one that grew too large is split, one that became cheap joins a neighbour if both together are in time.
 
 What was built can be saved and opened by another process, which then has never had more in memory than it needs.
 """
@@ -10,6 +10,7 @@ What was built can be saved and opened by another process, which then has never 
 from __future__ import annotations
 
 import enum
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,9 +63,12 @@ class Settings:
     letter_ns: float = 30_000.0
     cache_bytes: int = 64 << 20
     is_pseudo_code: bool = False
-    # A cluster of more passages is split; one of fewer joins its neighbour.
+    # A cluster of more passages is split.
     split_above: int = 2_000
-    merge_below: int = 2
+    # After a removal a cluster joins a neighbour if it costs less than this share of what clusters cost in the
+    # median. The thesis lets any below the SLO join; then two of any size would become one, and a question would
+    # embed both where it wants one.
+    merge_share: float = 0.25
 
 
 @dataclass
@@ -75,8 +79,9 @@ class Found(Staged):
     regenerated: int = 0
     loaded: int = 0
     cached: int = 0
-    # Clusters that the cache had.
+    # Clusters that the cache had, and those that it was to have and had not.
     hits: int = 0
+    misses: int = 0
 
 
 @dataclass
@@ -176,6 +181,20 @@ class EdgeIndex:
         kept = sum(cluster.kept.nbytes for cluster in self._clusters if cluster.kept is not None)
         return self._centroids.nbytes + kept + self._cache.bytes
 
+    @property
+    def threshold_ns(self) -> float:
+        """What a cluster costs at the least that is cached."""
+        return self._threshold.cost_ns
+
+    @property
+    def average_ns(self) -> float | None:
+        """What a search took on average lately, if there was one."""
+        return self._threshold.average_ns
+
+    def resume(self, threshold_ns: float, average_ns: float | None) -> None:
+        """Goes on with the threshold and the average of an earlier process."""
+        self._threshold.cost_ns, self._threshold.average_ns = threshold_ns, average_ns
+
     def cost_ns(self, cluster: int) -> float:
         """What it takes to make a cluster's embeddings."""
         return sum(self._clusters[cluster].letters) * self.settings.letter_ns
@@ -222,8 +241,13 @@ class EdgeIndex:
         del of.passages[row], of.letters[row]
         self._cache.drop(cluster)
         self._settle(cluster, None if vectors is None else np.delete(vectors, row, axis=0))
-        if len(of.passages) < self.settings.merge_below and len(self._clusters) > 1:
+        if self._is_small(cluster):
             self._merge(cluster)
+
+    def ranks(self, question: Vectors) -> dict[int, int]:
+        """Of each passage how many clusters are nearer to a question than its own."""
+        order = self._nearest(question, len(self._clusters))
+        return {passage: rank for rank, place in enumerate(order) for passage in self._clusters[place].passages}
 
     def _nearest(self, question: Vectors, probes: int) -> list[int]:
         distances = np.linalg.norm(self._centroids - question, axis=1)
@@ -247,6 +271,7 @@ class EdgeIndex:
             vectors = self._made(cluster)
         found.regenerated += len(of.passages)
         if self.cost_ns(cluster) >= self._threshold.cost_ns:
+            found.misses += 1
             self._cache.put(cluster, vectors, self.cost_ns(cluster))
         return vectors
 
@@ -254,7 +279,7 @@ class EdgeIndex:
         if self.settings.configuration is not Configuration.EDGERAG:
             return
         self._set_step()
-        self._threshold.observe(latency_ns, has_missed=found.regenerated > 0)
+        self._threshold.observe(latency_ns, has_missed=found.misses > 0)
         self._cache.drop_cheaper(self._threshold.cost_ns)
 
     def _set_step(self) -> None:
@@ -274,6 +299,8 @@ class EdgeIndex:
 
     def _load(self, cluster: int) -> Vectors:
         found: Vectors = np.load(self._path(cluster))
+        if found.shape != (len(self._clusters[cluster].passages), self._embedder.dimensions):
+            raise ValueError(f"{self._path(cluster)} has not a row for each passage of its cluster")
         return found
 
     def _path(self, cluster: int) -> Path:
@@ -312,13 +339,33 @@ class EdgeIndex:
             )
             self._settle(target, vectors[rows])
 
+    def _is_small(self, cluster: int) -> bool:
+        """Whether it has become so cheap that it should join another."""
+        costs = [self.cost_ns(place) for place in range(len(self._clusters))]
+        return len(costs) > 1 and costs[cluster] <= self.settings.merge_share * statistics.median(costs)
+
     def _merge(self, cluster: int) -> None:
-        """Its passages go to the nearest other clusters; the last cluster takes its place."""
-        of, vectors = self._clusters[cluster], self._known(cluster)
-        vectors = self._made(cluster) if vectors is None else vectors
-        self._take_out(cluster)
-        for passage, text, vector in zip(of.passages, self._texts(of.passages), vectors, strict=True):
-            self.insert(passage, text, vector)
+        """It joins the nearest with which it costs no more than the SLO; without one it stays as it is."""
+        near = self._nearest(self._centroids[cluster], len(self._clusters))
+        cost = self.cost_ns(cluster)
+        within = (other for other in near if cost + self.cost_ns(other) <= self.settings.slo_ns)
+        target = next((other for other in within if other != cluster), None)
+        if not self._clusters[cluster].passages:
+            self._take_out(cluster)
+        elif target is not None:
+            self._join(cluster, target)
+            self._take_out(cluster)
+
+    def _join(self, cluster: int, target: int) -> None:
+        """Puts a cluster's passages into another. Neither is stored: together they cost no more than the SLO."""
+        own, other = self._clusters[cluster], self._clusters[target]
+        vectors = None if own.kept is None or other.kept is None else np.concatenate([other.kept, own.kept])
+        # The mean of all their embeddings, as far as both centroids are the mean of theirs.
+        sizes = (len(own.passages), len(other.passages))
+        self._centroids[target] = np.average(self._centroids[[cluster, target]], axis=0, weights=sizes)
+        self._clusters[target] = _Cluster(other.passages + own.passages, other.letters + own.letters)
+        self._cache.drop(target)
+        self._settle(target, vectors)
 
     def _take_out(self, cluster: int) -> None:
         last = len(self._clusters) - 1

@@ -1,47 +1,77 @@
-"""What embedders that run a BERT's graph have in common: tokens, and batches of texts of nearly one length."""
+"""What embedders that run an encoder's graph have in common: tokens, and batches of texts of nearly one length."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from scotfree.rag.embed.bert_folder import BertFolder, refused
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.embed.prompts import Prompting, Prompts, prefixed, tokens_left
+from scotfree.rag.embed.sessions import Numbers
 
 # Of one run, filling included: what a processor's cache holds.
 _BATCH_TOKENS: Final = 1024
 # In a batch no text is longer than another by more: with this and the above 171 passages took 3.4 CPU-seconds,
 # with 2048 and 2 they took 3.6.
 _WASTE_MAX: Final = 1.25
-# What the two markers of a text's ends take.
-_MARKERS: Final = 2
-
-# Of a batch: batch x tokens.
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class BertEmbedder(ABC):
-    """A BERT encoder; loaded once, and from then on safe to be used by several threads."""
+class BertEmbedder(Prompting):
+    """An encoder; loaded once, and from then on safe to be used by several threads."""
 
-    def __init__(self, model: BertFolder, name: str) -> None:
+    # Whether texts are run one by one: not, where what stands beside one does not change its vector.
+    _is_one_by_one = False
+
+    def __init__(self, model: BertFolder, name: str, prompts: Prompts) -> None:
         self.name = name
-        self.dimensions = model.shape.width
-        self.tokens_max = model.tokens_max
-        self.digest = model.digest
+        self.prompts = prompts
+        self.digest = prompts.digest(self._digest_of(model))
         self._model = model
+        if not model.pooling.has_prompt and prompts != Prompts():
+            raise refused(model.name, ValueError("its pooling leaves prompts out, which is not supported"))
         # Texts of a batch are of nearly one length; filling all up to the longest there may be would cost most.
-        self._tokenizer = _tokenizer(model)
+        try:
+            self._tokenizer = tokenizer(model.path)
+        except Exception as error:
+            # The library has no class of errors of its own.
+            raise refused(model.name, error) from None
+        self._check_words()
         self._tokenizer.enable_truncation(model.tokens_max)
+        self.tokens_max = tokens_left(name, model.tokens_max, self._taken(prompts.passage))
+        self.dimensions = _dimensions(model)
+
+    @staticmethod
+    def _digest_of(model: BertFolder) -> bytes:
+        """Of all that decides the vectors but for prompts."""
+        return model.digest
+
+    def _check_words(self) -> None:
+        """Refuses another model's tokenizer, where it shows."""
+        most, known = self._model.words, self._tokenizer.get_vocab_size(with_added_tokens=True)
+        if most is not None and known > most:
+            problem = f"its tokenizer knows {known:,} tokens and its weights {most:,}: it is another model's"
+            raise refused(self._model.name, ValueError(problem))
+
+    def _taken(self, prompt: str) -> int:
+        return self.count_tokens(prompt) if prompt else 0
+
+    def _learn_dimensions(self) -> None:
+        """Of a ready graph, which says nothing of them before it is run."""
+        if self._model.shape is None:
+            tokens = self._tokenizer.encode("").ids or [self._model.filler]
+            self.dimensions = self._run(*filled([tokens], self._model.filler)).shape[1]
 
     @cached_property
     def _counter(self) -> Tokenizer:
         """Counts all tokens of a text: only who splits documents needs it."""
-        counter = _tokenizer(self._model)
+        counter = tokenizer(self._model.path)
         counter.no_truncation()
         return counter
 
@@ -61,38 +91,42 @@ class BertEmbedder(ABC):
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is, the markers of its ends aside."""
-        return len(self._counter.encode(text).ids) - _MARKERS
+        return len(self._counter.encode(text, add_special_tokens=False).ids)
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, each of length one."""
-        tokens = [each.ids for each in self._tokenizer.encode_batch(list(texts))]
+    def _embedded(self, texts: Sequence[str], prompt: str) -> Vectors:
+        tokens = [each.ids for each in self._tokenizer.encode_batch(prefixed(texts, prompt))]
         vectors = np.empty((len(tokens), self.dimensions), np.float32)
-        for places in _batches([len(each) for each in tokens]):
-            vectors[places] = self._run(*_filled([tokens[place] for place in places]))
+        lengths = [len(each) for each in tokens]
+        for places in ([place] for place in range(len(tokens))) if self._is_one_by_one else batches(lengths):
+            vectors[places] = self._run(*filled([tokens[place] for place in places], self._model.filler))
         return vectors
 
 
-def _tokenizer(model: BertFolder) -> Tokenizer:
-    try:
-        found = Tokenizer.from_file(str(model.path / "tokenizer.json"))
-    except Exception as error:
-        # The library has no class of errors of its own.
-        raise refused(model.name, error) from None
+def tokenizer(folder: Path) -> Tokenizer:
+    """That of a model in a folder; an `Exception` of no class of its own says what is wrong with it."""
+    found = Tokenizer.from_file(str(folder / "tokenizer.json"))
     found.no_padding()
     return found
 
 
-def _filled(tokens: list[list[int]]) -> tuple[Numbers, Numbers]:
-    """Texts' tokens as one block, and which of it are tokens."""
+def _dimensions(model: BertFolder) -> int:
+    """Of a graph of ours; those of a ready one are learnt."""
+    if model.pooling.layers:
+        return len(model.pooling.layers[-1].weight)
+    return model.shape.width if model.shape else 0
+
+
+def filled(tokens: Sequence[Sequence[int]], filler: int) -> tuple[Numbers, Numbers]:
+    """Texts' tokens as one block, filled up with one that means nothing, and which of it are tokens."""
     longest = max(map(len, tokens))
-    ids, mask = (np.zeros((len(tokens), longest), np.int64) for _ in range(2))
+    ids, mask = np.full((len(tokens), longest), filler, np.int64), np.zeros((len(tokens), longest), np.int64)
     for row, each in enumerate(tokens):
         ids[row, : len(each)] = each
         mask[row, : len(each)] = 1
     return ids, mask
 
 
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
+def batches(lengths: list[int]) -> Iterator[list[int]]:
     """Places of texts of nearly one length, so many that filling them up takes few tokens."""
     batch: list[int] = []
     # The longest first: what memory a run takes is known from the first one.

@@ -21,7 +21,11 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 class Embedder(Protocol):
-    """Makes a vector of a text; the same text has the same vector, whatever is embedded beside it."""
+    """Makes a vector of a text; the same text has the same vector, whatever is embedded beside it.
+
+    One that embeds questions otherwise than passages has a method `embed_questions`, too, and says in `prompts`
+    what it puts before either (see `prompts.Prompts`).
+    """
 
     # By which `embed.by_name` makes it again.
     name: str
@@ -42,6 +46,12 @@ class Embedder(Protocol):
 def embed(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """What it makes of texts; a `RagError` says that these are no embeddings, before they are written anywhere."""
     return checked(f"embed passages with {embedder.name}", embedder, embedder.embed(texts), len(texts))
+
+
+def embed_questions(embedder: Embedder, questions: Sequence[str]) -> Vectors:
+    """As `embed`, of questions: by the embedder's `embed_questions`, where it has one, else as passages."""
+    make = getattr(embedder, "embed_questions", embedder.embed)
+    return checked(f"embed a question with {embedder.name}", embedder, make(questions), len(questions))
 
 
 def checked(tried: str, embedder: Embedder, made: Any, count: int) -> Vectors:

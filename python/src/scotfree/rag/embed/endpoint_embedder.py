@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from scotfree.rag.embed.asking import Asking
 from scotfree.rag.embed.bert_folder import package
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.embed.prompts import Prompting, Prompts, prefixed, tokens_left
 from scotfree.rag.trouble import RagError
 
 # Texts of one question: the least that servers are known to take at once.
@@ -29,13 +30,19 @@ _TOKENS_MAX: Final = 256
 _FIRST: Final = "dimensions"
 
 
-class EndpointEmbedder:
+class EndpointEmbedder(Prompting):
     """A model behind an address such as `https://host/v1`; safe to be used by several threads."""
 
-    tokens_max = _TOKENS_MAX
-
-    def __init__(self, url: str, model: str, *, wait: Callable[[float], None] = time.sleep) -> None:
-        """Asks once, for the dimensions; the key is that of SCOTFREE_EMBED_KEY.
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        wait: Callable[[float], None] = time.sleep,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
+    ) -> None:
+        """Asks once, for the dimensions; the key is that of SCOTFREE_EMBED_KEY. Without prompts there are none.
 
         A `RagError` says what is wrong, as do those of all later questions.
         """
@@ -46,7 +53,10 @@ class EndpointEmbedder:
         self.name = f"endpoint:{self._endpoint.url}#{model}"
         self.dimensions = len(self._vectors([_FIRST])[0])
         said = json.dumps([self._endpoint.url, model, self.dimensions])
-        self.digest = hashlib.sha256(f"endpoint {said}".encode()).digest()
+        self.prompts = Prompts().replaced(query_prompt, passage_prompt)
+        self.digest = self.prompts.digest(hashlib.sha256(f"endpoint {said}".encode()).digest())
+        taken = self.count_tokens(self.prompts.passage) if self.prompts.passage else 0
+        self.tokens_max = tokens_left(self.name, _TOKENS_MAX, taken)
 
     @cached_property
     def _counter(self) -> Tokenizer:
@@ -60,11 +70,11 @@ class EndpointEmbedder:
         """About how many tokens a text is."""
         return len(self._counter.encode(text, add_special_tokens=False).ids)
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, each of length one."""
+    def _embedded(self, texts: Sequence[str], prompt: str) -> Vectors:
+        asked = prefixed(texts, prompt)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for at in range(0, len(texts), _BATCH_TEXTS):
-            found = self._vectors(texts[at : at + _BATCH_TEXTS])
+            found = self._vectors(asked[at : at + _BATCH_TEXTS])
             if found.shape[1] != self.dimensions:
                 raise self._odd(f"its vectors have {found.shape[1]} dimensions, and had {self.dimensions} before")
             vectors[at : at + len(found)] = found

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
+from scotfree.rag.embed.prompts import Said
 from scotfree.rag.trouble import RagError
 
 FORMS: Final = (
-    f"{DEFAULT}, onnx:FOLDER, openvino:{DEFAULT}, openvino:FOLDER, sentence-transformers:NAME_OR_FOLDER, "
-    "endpoint:URL#MODEL"
+    f"{DEFAULT}, onnx:FOLDER, int8:{DEFAULT}, int8:FOLDER, openvino:{DEFAULT}, openvino:FOLDER, "
+    "sentence-transformers:NAME_OR_FOLDER, endpoint:URL#MODEL"
 )
 
 
@@ -23,11 +24,26 @@ class _Wanted:
     name: str
     device: Device
     is_local_only: bool
+    query_prompt: str | None
+    passage_prompt: str | None
+
+    @property
+    def prompts(self) -> Said:
+        """As embedders take them."""
+        return {"query_prompt": self.query_prompt, "passage_prompt": self.passage_prompt}
 
 
-def by_name(name: str = DEFAULT, *, device: Device = "auto", is_local_only: bool = False) -> Embedder:
+def by_name(
+    name: str = DEFAULT,
+    *,
+    device: Device = "auto",
+    is_local_only: bool = False,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
+) -> Embedder:
     """The embedder of a name: one of `FORMS`.
 
+    The prompts stand before questions and passages; of one that is not said the model's own is taken.
     `is_local_only`: one that would send texts to another machine, or fetch a model from one, is refused. A
     `RagError` says what is wrong, or what is to be installed.
     """
@@ -36,7 +52,7 @@ def by_name(name: str = DEFAULT, *, device: Device = "auto", is_local_only: bool
         raise RagError(f"embed with {name!r}: there is no such embedder", f"name one of: {FORMS}")
     make, install = _KINDS[kind]
     try:
-        return make(_Wanted(rest, device, is_local_only))
+        return make(_Wanted(rest, device, is_local_only, query_prompt, passage_prompt))
     except ModuleNotFoundError as error:
         raise RagError(f"embed with {name}: the package {error.name} is not installed", install) from None
 
@@ -45,7 +61,15 @@ def by_name(name: str = DEFAULT, *, device: Device = "auto", is_local_only: bool
 def _onnx(wanted: _Wanted) -> Embedder:
     from scotfree.rag.embed.onnx_embedder import OnnxEmbedder  # noqa: PLC0415
 
-    return OnnxEmbedder(_folder(wanted.name), device=wanted.device)
+    return OnnxEmbedder(_folder(wanted.name), device=wanted.device, **wanted.prompts)
+
+
+def _int8(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.int8_embedder import Int8Embedder  # noqa: PLC0415
+
+    if wanted.device == "cuda":
+        raise RagError("embed in whole numbers on cuda: it runs on the processor", "leave out --device cuda")
+    return Int8Embedder(_folder(wanted.name), device="cpu", **wanted.prompts)
 
 
 def _openvino(wanted: _Wanted) -> Embedder:
@@ -53,13 +77,13 @@ def _openvino(wanted: _Wanted) -> Embedder:
 
     if wanted.device == "cuda":
         raise RagError("embed with OpenVINO on cuda: it runs on the processor", "leave out --device cuda")
-    return OpenVinoEmbedder(_folder(wanted.name))
+    return OpenVinoEmbedder(_folder(wanted.name), **wanted.prompts)
 
 
 def _torch(wanted: _Wanted) -> Embedder:
     from scotfree.rag.embed.torch_embedder import TorchEmbedder  # noqa: PLC0415
 
-    return TorchEmbedder(wanted.name, device=wanted.device, is_local_only=wanted.is_local_only)
+    return TorchEmbedder(wanted.name, device=wanted.device, is_local_only=wanted.is_local_only, **wanted.prompts)
 
 
 def _endpoint(wanted: _Wanted) -> Embedder:
@@ -77,7 +101,7 @@ def _endpoint(wanted: _Wanted) -> Embedder:
             f"embed with endpoint:{wanted.name} on {wanted.device}: where it runs is not decided here",
             "leave out --device",
         )
-    return EndpointEmbedder(url, model)
+    return EndpointEmbedder(url, model, **wanted.prompts)
 
 
 def _folder(name: str) -> Path | None:
@@ -86,6 +110,7 @@ def _folder(name: str) -> Path | None:
 
 _KINDS: Final[dict[str, tuple[Callable[[_Wanted], Embedder], str]]] = {
     "onnx": (_onnx, "install it: pip install 'scotfree[rag]'"),
+    "int8": (_int8, "install it: pip install 'scotfree[rag]'"),
     "openvino": (
         _openvino,
         f"install it: pip install 'scotfree[openvino]', or, for the same vectors, say {DEFAULT} or onnx:FOLDER",

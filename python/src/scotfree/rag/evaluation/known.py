@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.embed.embedder import Embedder, Vectors, embed_questions
+from scotfree.rag.embed.prompts import Prompts
 
 
 class Known:
@@ -19,10 +20,12 @@ class Known:
         self.dimensions = embedder.dimensions
         self.tokens_max = embedder.tokens_max
         self.count_tokens = embedder.count_tokens
+        self.prompts = getattr(embedder, "prompts", Prompts())
         self._embedder = embedder
         self._vectors = vectors
         self._rows = {text: row for row, text in enumerate(texts)}
         self._others: dict[str, Vectors] = {}
+        self._questions: dict[str, Vectors] = {}
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One row for each text, each of length one."""
@@ -33,3 +36,11 @@ class Known:
         for place, text in enumerate(texts):
             found[place] = self._others[text] if text in self._others else self._vectors[self._rows[text]]
         return found
+
+    def embed_questions(self, questions: Sequence[str]) -> Vectors:
+        """One row for each question, each of length one."""
+        new = [text for text in dict.fromkeys(questions) if text not in self._questions]
+        if new:
+            self._questions |= dict(zip(new, embed_questions(self._embedder, new), strict=True))
+        rows = [self._questions[question] for question in questions]
+        return np.array(rows, np.float32).reshape(-1, self.dimensions)

@@ -18,7 +18,7 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings, Texts
-from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.embed.embedder import Embedder, Vectors, embed_questions
 from scotfree.rag.evaluation.corpus import Part, Place, Progress
 from scotfree.rag.evaluation.rows import Disk
 from scotfree.rag.index import BITS, Index
@@ -186,7 +186,7 @@ class _Theirs:
     def search(self, question: str, count: int) -> Outcome:
         outcome = Outcome()
         with outcome.stage("embed query"):
-            vector = self._embedder.embed([question])[0]
+            vector = embed_questions(self._embedder, [question])[0]
         found = self._index.search(vector, count, self._probes)
         outcome.stages_ns |= found.stages_ns
         with outcome.stage("load"):

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.embed.embedder import Embedder, Vectors, embed_questions
+from scotfree.rag.embed.prompts import Prompts
 from scotfree.rag.trouble import RagError
 
 # Of a token, roughly.
@@ -47,10 +48,9 @@ class Adapted:
             raise RagError(problem, "use a model that makes one of each")
         return rows
 
-    def ask(self, question: str) -> Vectors:
-        """The row of a question, of length one."""
-        row: Vectors = fitted(self, [self._ask(question)])[0]
-        return row
+    def embed_questions(self, questions: Sequence[str]) -> Vectors:
+        """One row for each question, each of length one."""
+        return fitted(self, [self._ask(question) for question in questions])
 
     def count_tokens(self, text: str) -> int:
         """Roughly: a token for every four letters."""
@@ -64,6 +64,7 @@ class Handed:
         self.name, self.digest = embedder.name, embedder.digest
         self.dimensions, self.tokens_max = embedder.dimensions, embedder.tokens_max
         self.count_tokens = embedder.count_tokens
+        self.prompts = getattr(embedder, "prompts", Prompts())
         self._embedder = embedder
         self._vectors: Mapping[str, Vectors] = {}
 
@@ -76,6 +77,10 @@ class Handed:
         finally:
             self._vectors = {}
 
+    def embed_questions(self, questions: Sequence[str]) -> Vectors:
+        """One row for each question, each of length one."""
+        return embed_questions(self._embedder, questions)
+
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One row for each text, each of length one."""
         # Another thread may take them away meanwhile.
@@ -87,7 +92,8 @@ class Handed:
 
 def ask(embedder: Embedder, question: str) -> Vectors:
     """The row of a question, of length one."""
-    return embedder.ask(question) if isinstance(embedder, Adapted) else embedder.embed([question])[0]
+    row: Vectors = embed_questions(embedder, [question])[0]
+    return row
 
 
 def fitted(embedder: Embedder, rows: Rows) -> Vectors:

@@ -99,7 +99,8 @@ class ScotfreeEmbedding(BaseEmbedding):
         return self._embedder
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embeddings([query])[0]
+        row: list[float] = ask(self._embedder, query).tolist()
+        return row
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return await asyncio.to_thread(self._get_query_embedding, query)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from scotfree.rag.calibration import sentence
-from scotfree.rag.embed.embedder import embed
+from scotfree.rag.embed.embedder import embed_questions
 from scotfree.rag.index import Index
 from scotfree.rag.lending import lent
 from scotfree.rag.searching import bare_probes
@@ -68,7 +68,7 @@ def asked(index: Index, questions: Sequence[str], count: int) -> list[Asked]:
 
 def _asked(index: Index, question: str, count: int, bare: set[int]) -> Asked:
     index.cool()
-    vector = embed(index.embedder, [question])[0]
+    vector = embed_questions(index.embedder, [question])[0]
     answer = index.search(question, count, vector=vector)
     without = bare - {hit.number for hit in answer.hits}
     coded = [[number for number in numbers if number not in without] for numbers in answer.rounds]
