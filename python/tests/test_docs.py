@@ -149,9 +149,11 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # One that goes on until it is interrupted is tried in test_rag_page and test_rag_api.
-    typed = re.findall(r"^scot rag (?!serve\b)(.*)$", page, re.MULTILINE)
-    assert len(typed) == 11
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/tune.py").write_text("def tune(): ...")
+    # Those that go on until they are interrupted are tried in test_rag_page and test_rag_watching.
+    typed = re.findall(r"^scot rag (?!serve\b|.* --watch$)(.*)$", page, re.MULTILINE)
+    assert len(typed) == 13
     with language_server() as server:
         for line in typed:
             assert rag_cli.main(shlex.split(line.replace("http://127.0.0.1:8080/v1", server.url))) == 0, line
@@ -163,7 +165,7 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     example, chain, llama, planned = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("violin instrument ['cache', 'centroid search and scan', 'embed query'")
+    assert first.startswith("violin instrument ['centroid search and scan', 'embed query', 'load'")
     assert second == "['cello', 'drum']"
     for framework in (chain, llama):
         exec(framework, {})

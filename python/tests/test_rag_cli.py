@@ -180,7 +180,7 @@ def test_without_what_it_stands_on_it_says_what_to_install(
     # Whether an earlier test has imported it or not.
     cli.COMMANDS.load("index")
     monkeypatch.delitem(sys.modules, "scotfree.rag.commands.index")
-    monkeypatch.setitem(sys.modules, "scotfree.rag.documents", None)
+    monkeypatch.setitem(sys.modules, "scotfree.rag.calibration", None)
     monkeypatch.delattr("scotfree.rag.commands.index")
     assert cli.main(["index", "anything"]) == 2
     assert "pip install 'scotfree[rag]'" in capsys.readouterr().err

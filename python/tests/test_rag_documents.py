@@ -9,37 +9,22 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packed import docx, epub, notebook, pdf, zipped
 from unreadable import refuse
 
 from bench.words import Words
 from scotfree.rag import documents, splitting
 from scotfree.rag.documents import Document, Unread, files, read
+from scotfree.rag.formats import html, plain
+from scotfree.rag.formats import notebook as notebook_format
+from scotfree.rag.formats import pdf as pdf_format
+from scotfree.rag.formats.content import Content
 from scotfree.rag.splitting import Splitter
 
 HTML = """<html><head><title>Not read</title><script>let no = 1;</script></head>
 <body><nav>Menu</nav><h1>Log rotation</h1><p>Keeps the disk&nbsp;free.</p></body></html>"""
-
-
-def pdf(text: str) -> bytes:
-    """A page with one line, as small as can be."""
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
-        " /Resources << /Font << /F1 5 0 R >> >> >>",
-        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    body, places = "%PDF-1.4\n", []
-    for number, each in enumerate(objects, 1):
-        places.append(len(body))
-        body += f"{number} 0 obj\n{each}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
-    return (
-        f"{body}{head}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF".encode()
-    )
+# Ten of them, each ten times the one before, would be gigabytes.
+ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><d>&b;</d>'
 
 
 def gzipped(data: bytes) -> bytes:
@@ -58,6 +43,13 @@ def gzipped(data: bytes) -> bytes:
         ("a.py", b"def rotate(): ...", "def rotate(): ..."),
         ("README", b"Read me", "Read me"),
         ("changelog.gz", gzipped(b"* First release"), "* First release"),
+        ("a.docx", docx([("Heading1", "Logs"), ("Normal", "Rotate &amp; keep")]), "Logs\nRotate & keep"),
+        ("a.epub", epub({"b.xhtml": "<p>First</p>", "a.xhtml": "<p>Then</p>"}), "First\n\nThen"),
+        (
+            "a.ipynb",
+            notebook([("markdown", "# Logs"), ("code", "rotate()\nkeep()")]),
+            "# Logs\n\nrotate()\nkeep()",
+        ),
         ("page.html.gz", gzipped(HTML.encode()), "Log rotation\nKeeps the disk\N{NO-BREAK SPACE}free."),
     ],
 )
@@ -76,6 +68,24 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
         ("cut.gz", gzipped(b"text " * 100)[:20], "ended before"),
         ("no.gz", b"not gzipped", "Not a gzipped"),
         ("no.pdf", b"not a PDF", "no PDF"),
+        ("no.docx", b"not a ZIP", "cannot be unpacked"),
+        ("cut.epub", epub({"a.xhtml": "<p>First</p>"})[:200], "cannot be unpacked"),
+        ("other.docx", zipped({"a": "b"}), "no word/document.xml in it"),
+        ("bad.docx", zipped({"word/document.xml": "<w:document"}), "document.xml in it is no XML"),
+        ("entities.docx", zipped({"word/document.xml": ENTITIES}), "document.xml in it declares entities"),
+        ("deep.docx", zipped({"word/document.xml": "<a>" * 300}), "more than 200 deep"),
+        ("none.epub", zipped({"META-INF/container.xml": "<container/>"}), "names no book"),
+        (
+            "locked.epub",
+            epub({"a.xhtml": "x"}, **{"META-INF/encryption.xml": '<e URI="OPS/text/a.xhtml"/>'}),
+            "is encrypted",
+        ),
+        ("empty.epub", epub({}), "has no text"),
+        ("no.ipynb", b"[1]", "no notebook"),
+        ("deep.ipynb", b'{"cells":' + b"[" * 900, "no notebook"),
+        ("odd.ipynb", b'{"cells": [{"cell_type": "code", "source": [1]}]}', "no notebook"),
+        ("bomb.docx", zipped({"word/document.xml": "<a>" + " " * 20_000}), "larger than 0 MiB when unpacked"),
+        ("bomb.epub", epub({"a.xhtml": "x" * 600, "b.xhtml": "x" * 600}), "larger than 0 MiB when unpacked"),
         ("long.txt", b"x" * 2000, "larger than"),
         ("long.gz", gzipped(b"x" * 2000), "larger than"),
     ],
@@ -83,7 +93,8 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
 def test_why_a_file_is_no_document(
     tmp_path: Path, name: str, data: bytes, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "BYTES_MAX", 1000)
+    monkeypatch.setattr(documents, "BYTES_MAX", 1500)
+    monkeypatch.setattr("scotfree.rag.formats.packed.DEPTH_MAX", 200)
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Unread, match=why):
         read(tmp_path / name)
@@ -173,16 +184,16 @@ def test_names_and_letters_that_nobody_can_write_end_nothing(
     with pytest.raises(Unread, match=r"no UTF-8"):
         read(odd)
     (tmp_path / "a.txt").write_text("words")
-    monkeypatch.setattr(documents, "_plain", lambda _: "half \ud800 a letter")
+    monkeypatch.setattr(documents, "_plain", lambda _: Content("half \ud800 a letter"))
     assert read(tmp_path / "a.txt").text == "half ? a letter"
 
 
 def test_elements_deep_in_each_other_are_not_parsed() -> None:
-    assert documents._html(b"<div>" * 100 + b"text") == "text"
+    assert html.read("<div>" * 100 + "text").text == "text"
     # As old pages have it: what a parser ends by itself is not counted.
-    assert documents._html(b"<p>text" * 6_000).count("text") == 6_000
+    assert html.read("<p>text" * 6_000).text.count("text") == 6_000
     with pytest.raises(Unread, match="5,000 deep"):
-        documents._html(b"<div>" * 3_000_000 + b"text")
+        html.read("<div>" * 3_000_000 + "text")
 
 
 def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +202,7 @@ def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("pypdf.PdfReader", fails)
     with pytest.raises(Unread, match="no PDF that can be read: of its own"):
-        documents._pdf(b"%PDF-1.4")
+        pdf_format.read(b"%PDF-1.4")
 
 
 def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
@@ -204,3 +215,90 @@ def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
     split = Splitter(Words()).split(Document("long", text))
     assert all(text[passage.start :].startswith(passage.text) for passage in split)
     assert "".join("".join(passage.text for passage in split).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (
+            "<p>A <b>b</b>old w<i>or</i>d, a <a href=x>link</a>\n and <code>code</code>.",
+            "A bold word, a link and code.",
+        ),
+        ("<p>one<p>two<div>three<span>four</span></div>five", "one\n\ntwo\n\nthreefour\n\nfive"),
+        ("a<br>b<ul><li>c<li>d</ul>e", "a\nb\n\nc\nd\n\ne"),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "a\tb\n1\t2"),
+        ("<p>see<pre>if a:\n    <b>b</b>()\n</pre>then", "see\n\nif a:\n    b()\n\n\nthen"),
+        ("<h2>Logs <small>now</small></h2><p>Rotate</p><h3>Keep</h3>some", "Logs now\nRotate\n\nKeep\nsome"),
+        ("a<script>b</script><style>c</style><template>d</template><!-- e -->f", "af"),
+        ("a<my-part>b</my-part>c", "abc"),
+    ],
+)
+def test_what_stands_within_a_line_of_html_ends_nothing(page: str, text: str) -> None:
+    assert html.read(page).text == text
+
+
+def test_the_pages_of_this_machine_have_lines_that_go_on() -> None:
+    """Debian's own, where they are: each heading stands where it is said to, no word is lost or cut."""
+    pages = [path for path in sorted(Path("/usr/share/doc").glob("*/*.html"))[:40] if path.is_file()]
+    for page in pages:
+        parsed = html.read(page.read_text(errors="replace"))
+        for heading in parsed.outline.headings:
+            assert " ".join(parsed.text[heading.start :][:2_000].split()).startswith(heading.text), page
+        assert not [line for line in parsed.text.split("\n") if "<p>" in line.lower()], page
+
+
+def test_a_zip_of_too_many_files_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scotfree.rag.formats.packed.FILES_MAX", 3)
+    (tmp_path / "a.epub").write_bytes(epub({f"{place}.xhtml": "x" for place in range(3)}))
+    with pytest.raises(Unread, match="more than 3 files"):
+        read(tmp_path / "a.epub")
+
+
+def test_a_zip_says_nothing_untrue_of_its_sizes(tmp_path: Path) -> None:
+    """The size that is said is not believed: what is unpacked is counted."""
+    data = bytearray(docx([("Normal", "words " * 10_000)]))
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = (100).to_bytes(4, "little")
+    (tmp_path / "a.docx").write_bytes(data)
+    with pytest.raises(Unread, match=r"cannot be unpacked|no XML"):
+        read(tmp_path / "a.docx")
+
+
+def test_long_lines_of_signs_are_read_in_no_time() -> None:
+    """Each took minutes, if a rule looked at it letter by letter again and again."""
+    for text in (
+        "# " + " " * 300_000 + "x",
+        "-" * 300_000 + "x",
+        "---\n" * 100_000,
+        "title:" + " " * 300_000,
+        "`" * 300_000,
+    ):
+        assert plain.markdown(text).text == text
+
+
+def test_of_words_documents_what_is_shown_is_read(tmp_path: Path) -> None:
+    paragraphs = [
+        ("berschrift2", "Part"),
+        ("Normal", "one</w:t><w:tab/><w:t>two</w:t><w:br/><w:t>three"),
+        ("Normal", "</w:t><w:del><w:delText>gone</w:delText></w:del><w:t>kept"),
+        ("Normal", "</w:t><mc:Choice><w:t>box</w:t></mc:Choice><mc:Fallback><w:t>box</w:t></mc:Fallback><w:t>"),
+    ]
+    (tmp_path / "a.docx").write_bytes(docx(paragraphs, title="A title"))
+    document = read(tmp_path / "a.docx")
+    assert document.text == "Part\none\ttwo\nthree\n\nkept\n\nbox\n\n"
+    assert document.outline.title == "A title"
+    assert [(one.start, one.level, one.text) for one in document.outline.headings] == [(0, 2, "Part")]
+
+
+def test_of_a_book_the_chapters_are_those_of_its_list(tmp_path: Path) -> None:
+    chapters = {"b%20c.xhtml": "<h1>B</h1><p>one</p>", "a.xhtml": "<p>two</p>"}
+    pages = {"OPS/text/b c.xhtml": chapters["b%20c.xhtml"]}
+    (tmp_path / "a.epub").write_bytes(epub(chapters, "The book", **pages))
+    document = read(tmp_path / "a.epub")
+    assert document.text == "B\none\n\ntwo" and document.outline.title == "The book"
+    assert document.outline.starts == (0, 7) and document.outline.unit == "chapter"
+
+
+def test_a_notebook_of_an_older_version_is_read() -> None:
+    old = b'{"worksheets": [{"cells": [{"cell_type": "code", "input": ["a\\n", "b"]}]}]}'
+    assert notebook_format.read(old.decode()).text == "a\nb"

@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from scotfree.rag.copies import Place
     from scotfree.rag.documents import Document
     from scotfree.rag.embed.embedder import Embedder
     from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from scotfree.rag.generate.local import LocalModel
     from scotfree.rag.generate.model import LanguageModel
     from scotfree.rag.index import Index
+    from scotfree.rag.outline import Heading, Outline
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
@@ -41,11 +43,14 @@ __all__ = [
     "Document",
     "Embedder",
     "Endpoint",
+    "Heading",
     "Hit",
     "Index",
     "LanguageModel",
     "LocalModel",
     "OnnxEmbedder",
+    "Outline",
+    "Place",
     "Placement",
     "Plan",
     "Planner",
@@ -62,11 +67,14 @@ _WHERE: Final = {
     "Document": "documents",
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",
+    "Heading": "outline",
     "Hit": "searching",
     "Index": "index",
     "LanguageModel": "generate.model",
     "LocalModel": "generate.local",
     "OnnxEmbedder": "embed.onnx_embedder",
+    "Outline": "outline",
+    "Place": "copies",
     "Placement": "placement.kinds",
     "Plan": "placement.planner",
     "Planner": "placement.planner",

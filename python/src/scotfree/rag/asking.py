@@ -85,7 +85,11 @@ class Asker:
         """What is found; a `RagError` says what is wrong with the index."""
         with self._using() as index:
             return index.search(
-                question.text, question.count, where=question.where, with_words=question.with_words
+                question.text,
+                question.count,
+                where=question.where,
+                with_words=question.with_words,
+                is_distinct=True,
             )
 
     def read(self, name: str) -> list[Text]:

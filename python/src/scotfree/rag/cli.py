@@ -12,7 +12,7 @@ from scotfree.rag import trouble
 COMMANDS = Commands(
     "scotfree.rag.commands",
     {
-        "index": "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped",
+        "index": "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code",
         "ask": "find the passages nearest to a question, and let a language model answer from them",
         "edge": "search an index as EdgeRAG does: clusters of passages that are embedded again while it searches",
         "plan": "choose what to keep of embeddings, within memory, storage and latency",

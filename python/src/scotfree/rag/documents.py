@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
-import logging
 import os
-import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,26 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from scotfree.rag.trouble import needed
+from scotfree.rag.formats import book, html, notebook, pdf, plain, word
+from scotfree.rag.formats.content import Content, Unread
+from scotfree.rag.outline import NONE, Outline
 from scotfree.trouble import is_unicode
+
+__all__ = ["BYTES_MAX", "Document", "Unread", "files", "read"]
 
 # A larger file is data, not something to read.
 BYTES_MAX: Final = 64 << 20
-# What is looked at to tell text from what is none.
-_HEAD_BYTES: Final = 8192
-_MARKDOWN: Final = (".md", ".markdown", ".mdx")
-_HTML: Final = (".html", ".htm", ".xhtml")
-_PDF: Final = ".pdf"
 _GZIP: Final = ".gz"
-# The time to parse grows with the square of how deep elements lie in each other; pages have some dozens.
-_DEPTH_MAX: Final = 5_000
-_NESTED: Final = re.compile(
-    "<(/?)(?:article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
-    "ol|pre|section|span|table|ul)(?![a-z0-9])",
-    re.ASCII | re.IGNORECASE,
-)
-# Of a page what no reader reads.
-_UNREAD: Final = ["script", "style", "noscript", "template", "svg", "nav", "head"]
+_MARKDOWN: Final = (".md", ".markdown", ".mdx")
+# By the ends of files' names; what has another is text, if it is.
+_READERS: Final[dict[str, Callable[[bytes], Content]]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda data: html.read(plain.decoded(data))),
+    **dict.fromkeys(_MARKDOWN, lambda data: plain.markdown(plain.decoded(data))),
+    ".pdf": pdf.read,
+    ".docx": lambda data: word.read(data, BYTES_MAX),
+    ".epub": lambda data: book.read(data, BYTES_MAX),
+    ".ipynb": lambda data: notebook.read(plain.decoded(data)),
+}
 
 
 @dataclass(frozen=True)
@@ -47,33 +44,33 @@ class Document:
     is_markdown: bool = False
     # Its text is one passage as it stands: somebody else has split it.
     is_whole: bool = False
+    # Its title and headings, and what its places are counted in.
+    outline: Outline = NONE
 
 
-class Unread(Exception):
-    """Why a file is no document."""
-
-    def __init__(self, reason: str, *, is_unseen: bool = False) -> None:
-        """`is_unseen`: it could not be looked at, so that it may be what it was."""
-        super().__init__(reason)
-        self.is_unseen = is_unseen
-
-
-def files(folder: Path, unseen: Callable[[Path, OSError], None] = lambda *_: None) -> Iterator[Path]:
+def files(
+    folder: Path,
+    unseen: Callable[[Path, OSError], None] = lambda *_: None,
+    takes: Callable[..., bool] = lambda path, **_: not path.name.startswith("."),
+) -> Iterator[Path]:
     """The files below a folder, a folder's own before those below it, each in the order of names.
 
-    Hidden ones are left out and links to folders not followed; `unseen` is told of folders that cannot be read.
+    Those that `takes` says (of a folder with `is_folder=True`): not hidden ones, unless it does. Links to folders
+    are not followed; `unseen` is told of folders that cannot be read.
     """
     left = [folder]
     while left:
         at = left.pop()
         try:
             entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+            inside = [Path(entry.path) for entry in entries if not _is_folder(entry)]
+            below = [Path(entry.path) for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+            found = [path for path in inside if takes(path)]
+            left += [path for path in below if takes(path, is_folder=True)]
         except OSError as error:
             unseen(at, error)
             continue
-        shown = [entry for entry in entries if not entry.name.startswith(".")]
-        yield from (Path(entry.path) for entry in shown if not _is_folder(entry))
-        left += [Path(entry.path) for entry in reversed(shown) if entry.is_dir(follow_symlinks=False)]
+        yield from found
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -91,18 +88,31 @@ def read(path: Path) -> Document:
     try:
         data = _bytes(path)
         kind = path.with_suffix("").suffix.lower() if path.suffix == _GZIP else path.suffix.lower()
-        text = _reader(kind)(data)
+        content = _READERS.get(kind, _plain)(data)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unread(f"it cannot be unpacked: {error}") from None
     except FileNotFoundError:
         raise Unread("it is not there") from None
     except OSError as error:
         raise Unread(error.strerror or str(error), is_unseen=True) from None
-    if not text.strip():
+    if not content.text.strip():
         raise Unread("it has no text")
-    # A PDF may say of its letters that they are halves of one.
-    whole = text.encode("utf-8", "replace").decode()
-    return Document(str(path), whole, {"suffix": kind}, kind in _MARKDOWN)
+    return Document(
+        str(path),
+        _whole(content.text),
+        {"suffix": kind},
+        kind in _MARKDOWN,
+        outline=content.outline.mapped(_whole),
+    )
+
+
+def _plain(data: bytes) -> Content:
+    return plain.read(plain.decoded(data))
+
+
+def _whole(text: str) -> str:
+    """A PDF may say of its letters that they are halves of one."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _bytes(path: Path) -> bytes:
@@ -116,52 +126,3 @@ def _bytes(path: Path) -> bytes:
     if len(data) > BYTES_MAX:
         raise Unread(f"it is larger than {BYTES_MAX >> 20} MiB when unpacked")
     return data
-
-
-def _reader(kind: str) -> Callable[[bytes], str]:
-    if kind == _PDF:
-        return _pdf
-    return _html if kind in _HTML else _plain
-
-
-def _plain(data: bytes) -> str:
-    """Text as it stands: UTF-8, or else what every byte is a letter of."""
-    if b"\0" in data[:_HEAD_BYTES]:
-        raise Unread("it is no text")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _html(data: bytes) -> str:
-    text = _plain(data)
-    if _depth(text) > _DEPTH_MAX:
-        raise Unread(f"its elements lie more than {_DEPTH_MAX:,} deep in each other")
-    page = needed("selectolax.lexbor", "rag").LexborHTMLParser(text)
-    page.strip_tags(_UNREAD)
-    body = page.body
-    return body.text(separator="\n", strip=True) if body else ""
-
-
-def _depth(text: str) -> int:
-    """How many elements are open at once, at most; without those that a parser ends by itself."""
-    open_now = most = 0
-    for end in _NESTED.findall(text):
-        open_now = max(0, open_now - 1) if end else open_now + 1
-        most = max(most, open_now)
-    return most
-
-
-def _pdf(data: bytes) -> str:
-    pypdf = needed("pypdf", "rag")
-    # It would tell of each fault on standard error, without the file's name.
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    try:
-        reader = pypdf.PdfReader(io.BytesIO(data))
-        return "\n\n".join(page.extract_text() for page in reader.pages)
-    except MemoryError:
-        raise
-    except Exception as error:
-        # Of what a file may lack the library does not know all: some of it fails where it is used.
-        raise Unread(f"it is no PDF that can be read: {error}") from None

@@ -26,6 +26,7 @@ import numpy as np
 from scotfree import _native
 from scotfree.rag import axes, calibration
 from scotfree.rag.calibration import Bound
+from scotfree.rag.copies import Copies
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
@@ -48,6 +49,7 @@ from scotfree.rag.searching import (
 )
 from scotfree.rag.seen import Seen
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
+from scotfree.rag.splitting import Cut
 from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
@@ -69,6 +71,8 @@ _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
 # In the passages' file: see `embed.made`.
 _EMBEDDER: Final = "embedder"
+# How it cuts documents.
+_CUT: Final = "cut"
 # What an index keeps of each passage; where nothing is said, it was made before there was a choice.
 _KEEPS: Final = "keeps"
 # What share of the nearest searches are to find, and the bound that does.
@@ -90,7 +94,7 @@ Keep = Literal["codes", "rows"]
 class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each counts for an index by itself
         self,
         folder: Path,
         embedder: Embedder,
@@ -99,6 +103,8 @@ class Index:
         cache_bytes: int = CACHE_BYTES,
         keep: Keep | None = None,
         recall: float | None = None,
+        passage_tokens: int | None = None,
+        overlap: int | None = None,
     ) -> None:
         """Opens it, or begins an empty one.
 
@@ -106,8 +112,9 @@ class Index:
         question. One that keeps `"codes"` alone is an eighth as large; its searches embed again what may be near,
         and of that keep `cache_bytes`. Either finds the share `recall` of the nearest, .99 unless it is said; said
         of an index that is there, it counts from the next `compact` on. Codes have as many bits as passages
-        need, or `bits` a dimension (up to 6); of 3 and more searches go by codes alone. A `RagError` says what is
-        wrong with the folder.
+        need, or `bits` a dimension (up to 6); of 3 and more searches go by codes alone. Passages have up to
+        `passage_tokens` tokens (128), of which `overlap` (0) may be the end of the one before; while there are
+        documents these stay as they are. A `RagError` says what is wrong with the folder.
         """
         self._recall = None if recall is None else calibration.checked(recall)
         folder = Path(folder)
@@ -121,7 +128,9 @@ class Index:
         folder = self.folder
         self._embedder = embedder
         self._passages = Passages(folder / _PASSAGES)
-        self._update = Update(self._passages, embedder)
+        cut = self._agreed(passage_tokens, overlap)
+        self._passages.above_letters = cut.above_letters(embedder)
+        self._update = Update(self._passages, embedder, cut)
         self._bits = bits
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
@@ -133,7 +142,7 @@ class Index:
         self._seen = self._read(None)
 
     @classmethod
-    def build(
+    def build(  # noqa: PLR0913
         cls,
         folder: Path,
         documents: Iterable[Document],
@@ -142,9 +151,19 @@ class Index:
         bits: float | None = None,
         keep: Keep | None = None,
         recall: float | None = None,
+        passage_tokens: int | None = None,
+        overlap: int | None = None,
     ) -> Index:
         """An index of these documents; what of them is in the folder already is not embedded again."""
-        index = cls(folder, embedder, bits=bits, keep=keep, recall=recall)
+        index = cls(
+            folder,
+            embedder,
+            bits=bits,
+            keep=keep,
+            recall=recall,
+            passage_tokens=passage_tokens,
+            overlap=overlap,
+        )
         index.update(documents)
         index.compact()
         return index
@@ -185,14 +204,19 @@ class Index:
                 self._version = version
 
     def update(
-        self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None
+        self,
+        documents: Iterable[Document],
+        *,
+        progress: Callable[[Document], None] | None = None,
+        is_gone: Callable[[str], bool] = lambda _: False,
     ) -> Changes:
         """Puts documents in, in place of those of their names; only texts that were not there are embedded.
 
-        `progress` is told of each when it is on the disk.
+        `progress` is told of each when it is on the disk. One that is the same as one of which `is_gone` says
+        so by its name takes over what is there of that.
         """
         with self._changing():
-            return self._update.put(documents, progress or (lambda _: None))
+            return self._update.put(documents, progress or (lambda _: None), is_gone)
 
     add = update
 
@@ -308,7 +332,7 @@ class Index:
             nonlocal embedded
             embedded += len(numbers)
             texts = self._passages.texts(numbers)
-            return embed_all(self._embedder, [texts[number].text for number in numbers])
+            return embed_all(self._embedder, [texts[number].embedded for number in numbers])
 
         with self._changing():
             self._seen = self._read(self._seen)
@@ -335,7 +359,7 @@ class Index:
         if exact := self._seen.stored.exact:
             exact.cool()
 
-    def search(
+    def search(  # noqa: PLR0913 - most are left out
         self,
         question: str,
         count: int = 10,
@@ -345,6 +369,7 @@ class Index:
         probes: int | None = None,
         deviations: float | None = None,
         vector: Vectors | None = None,
+        is_distinct: bool = False,
     ) -> Answer:
         """The passages nearest to a question, of which `vector` is the embedding, where it is known (length one).
 
@@ -352,7 +377,8 @@ class Index:
         `filters`), or of which it says true if it is a function of name and metadata. `with_words`: also those
         that have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked
         through, all unless it is said; `deviations` standard errors are an estimate's bound, as many as find what
-        the index is to find unless it is said.
+        the index is to find unless it is said. `is_distinct`: the same text is shown once, with the other places
+        where it stands.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
@@ -367,7 +393,8 @@ class Index:
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
-            answer.hits = self._hits(answer, vector, asked, wanted)
+            copies = Copies(self._passages) if is_distinct else None
+            answer.hits = self._hits(answer, vector, asked, wanted, copies)
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
@@ -385,6 +412,8 @@ class Index:
             self.refresh()
             return self.embeddings(hits)
         texts = {hit.number: hit.text for hit, new in zip(hits, is_new, strict=True) if not new}
+        # Of one that is gone since it was found what stood above it is gone, too.
+        texts |= {number: text.embedded for number, text in self._passages.texts(list(texts)).items()}
         vectors |= self._finder.vectors(seen, Answer(), texts)
         rows = np.array([vectors[hit.number] for hit in hits], np.float32).reshape(-1, self._embedder.dimensions)
         # What is kept is rounded.
@@ -392,16 +421,21 @@ class Index:
         rows /= lengths
         return rows
 
-    def _hits(self, answer: Answer, vector: Vectors, asked: Asked, wanted: Wanted) -> list[Hit]:
+    def _hits(
+        self, answer: Answer, vector: Vectors, asked: Asked, wanted: Wanted, copies: Copies | None
+    ) -> list[Hit]:
         while True:
             found = self._find(answer, vector, asked)
             with answer.stage("load"):
                 texts = self._passages.texts([number for number, _ in found])
             inside = {number for number, text in texts.items() if passes(wanted, text.document, text.metadata)}
             outside = {number for number, _ in found} - inside
+            if copies and not outside:
+                with answer.stage("load"):
+                    outside = copies.among([texts[number] for number, _ in found], wanted)
             if not outside:
-                return [_hit(texts[number], similarity) for number, similarity in found]
-            # Removed, put in or changed since the search began: others take their places.
+                return [_hit(texts[number], similarity, copies) for number, similarity in found]
+            # Removed, put in or changed since the search began, or shown already: others take their places.
             asked = replace(asked, outside=asked.outside | outside)
 
     def _find(self, answer: Answer, vector: Vectors, asked: Asked) -> list[Scored]:
@@ -507,6 +541,26 @@ class Index:
             for path in self.folder.glob(pattern):
                 if path.name not in current:
                     path.unlink(missing_ok=True)
+
+    def _agreed(self, tokens: int | None, overlap: int | None) -> Cut:
+        """How documents are cut: as they were, as long as there are any."""
+        said = self._passages.setting(_CUT)
+        is_new = self._passages.setting(_EMBEDDER) is None
+        cut = Cut(is_titled=True) if is_new else Cut.read(said)
+        wanted = replace(
+            cut,
+            tokens=cut.tokens if tokens is None else tokens,
+            overlap=cut.overlap if overlap is None else overlap,
+        ).checked(self._embedder)
+        if wanted != cut and not is_new and not self._passages.is_empty():
+            raise RagError(
+                f"make passages of {wanted.tokens} tokens, {wanted.overlap} of them overlapping, in the index "
+                f"{self.folder}: it has documents in passages of {cut.tokens}, {cut.overlap} overlapping",
+                "leave that out, or make another index; `scot rag index FOLDER --forget` empties this one",
+            )
+        if wanted != cut or is_new:
+            self._passages.make_known(_CUT, wanted.written())
+        return wanted
 
     def _check_kept(self, said: Keep | None) -> None:
         """Refuses what an index that is there does not keep."""
@@ -658,5 +712,15 @@ def _several(names: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _hit(text: Text, similarity: float) -> Hit:
-    return Hit(text.number, text.text, text.document, text.start, similarity, text.metadata)
+def _hit(text: Text, similarity: float, copies: Copies | None) -> Hit:
+    return Hit(
+        text.number,
+        text.text,
+        text.document,
+        text.start,
+        similarity,
+        text.metadata,
+        text.location,
+        text.section,
+        copies.of(text) if copies else [],
+    )

@@ -18,19 +18,23 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from scotfree.rag import filters
+from scotfree.rag import filters, outline
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.filters import EVERYTHING, Term
+from scotfree.rag.outline import NONE, Outline
 from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
 from scotfree.rag.trouble import RagError
 
-_VERSION: Final = 2
+_VERSION: Final = 3
+# Of a file without outlines and places, which are added to it: then it is read and written as the others are.
+_UNPLACED: Final = 2
 # Of SQLite's files that are ours.
 _APPLICATION: Final = 0x53434F54
 # For how long a change of another process is waited for.
@@ -45,10 +49,11 @@ _MANY: Final = 500
 _SCHEMA: Final = """
 create table if not exists document (
     id integer primary key, name text unique not null, digest blob not null, metadata text not null,
-    passages text not null default '[]'
+    passages text not null default '[]', outline text not null default ''
 );
 create table if not exists passage (
-    id integer primary key autoincrement, document integer not null, start integer not null, text text not null
+    id integer primary key autoincrement, document integer not null, start integer not null, text text not null,
+    place integer
 );
 create virtual table if not exists words using fts5 (text, content = 'passage', content_rowid = 'id');
 create trigger if not exists words_added after insert on passage begin
@@ -65,6 +70,11 @@ create table if not exists setting (name text primary key, value blob not null);
 """
 
 
+# What a file of before has not.
+_PLACED: Final = (
+    ("document", "outline", "text not null default ''"),
+    ("passage", "place", "integer"),
+)
 # Of passages, whose numbers are one value, as JSON.
 _AMONG: Final = "passage.id in (select value from json_each(?))"
 _THESE: Final = "passage in (select value from json_each(?))"
@@ -74,6 +84,8 @@ _RUNS: Final = "select passages from document where name = ?"
 _CHOSEN: Final = "document.id in (select value from json_each(:chosen))"
 # Documents in whose metadata there is a zero letter, at which SQLite cuts texts.
 _CUT: Final = r"metadata like '%\u0000%'"
+# By which the same text is looked for.
+_BEGIN_LETTERS: Final = 200
 # What SQLite writes of a row of a numbered text beside the text: the header's length, its columns' kinds.
 _ROW_BYTES: Final = 4
 
@@ -94,6 +106,32 @@ class Text:
     start: int
     text: str
     metadata: dict[str, Any]
+    # Which line, page or cell it begins in, if its document has such, and what its document says of that.
+    place: int | None = None
+    outline: Outline = NONE
+    # How many letters of what stands above it are embedded with it.
+    above_letters: int = 0
+
+    @property
+    def location(self) -> str:
+        """Where it begins, as `line 12` or `page 3`; nothing, where that is not known."""
+        return f"{self.outline.unit} {self.place}" if self.outline.unit and self.place else ""
+
+    @property
+    def section(self) -> str:
+        """The headings that it stands under."""
+        return self.outline.section(self.start)
+
+    @property
+    def embedded(self) -> str:
+        """What is embedded of it: its text, with what stands above it."""
+        above = self.outline.above(self.start, self.above_letters) if self.above_letters else ""
+        return joined(above, self.text)
+
+
+def joined(above: str, text: str) -> str:
+    """A text with what stands above it in front."""
+    return f"{above}: {text}" if above else text
 
 
 @dataclass(frozen=True)
@@ -116,10 +154,11 @@ class Change:
 
     document: Document
     digest: bytes
-    # Passages that stay, by number, with where they begin.
-    kept: dict[int, int] = field(default_factory=dict)
-    # Those that were not there, and a row for each.
+    # Passages that stay, by number, with where they stand.
+    kept: dict[int, Passage] = field(default_factory=dict)
+    # Those that were not there, what is embedded of each, and a row for each.
     new: list[Passage] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     embeddings: list[Vectors] = field(default_factory=list)
 
 
@@ -129,6 +168,8 @@ class Passages:
     def __init__(self, path: Path) -> None:
         """Opens it, or makes it; a `RagError` says why it is none of ours."""
         self._path = path
+        # How many letters of what stands above a passage are embedded with it.
+        self.above_letters = 0
         try:
             # Changes have a connection of their own: nobody reads what is not committed yet.
             self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
@@ -158,7 +199,7 @@ class Passages:
             self._changes.execute(f"select * from {of}").fetchone()[0]
             for of in ("pragma_application_id", "pragma_user_version", "(select count(*) from sqlite_master)")
         )
-        if tables and (application, version) != (_APPLICATION, _VERSION):
+        if tables and (application, version) not in ((_APPLICATION, _VERSION), (_APPLICATION, _UNPLACED)):
             raise RagError(f"open {path}: it is no file of passages of version {_VERSION}", "name another folder")
         if not tables:
             if any(path.parent.glob(SNAPSHOTS)):
@@ -173,6 +214,17 @@ class Passages:
             marks = f"pragma application_id = {_APPLICATION}; pragma user_version = {_VERSION};"
             # Another process may be making it, too.
             self._changes.executescript(f"begin immediate; {_SCHEMA} {marks} commit;")
+        elif version == _UNPLACED:
+            self._add_places()
+
+    def _add_places(self) -> None:
+        """What was written before says nothing of its places, and programs of then go on with the file."""
+        with self._changes:
+            self._changes.execute("begin immediate")
+            for table, column, kind in _PLACED:
+                found = self._changes.execute("select name from pragma_table_info(?)", [table]).fetchall()
+                if (column,) not in found:
+                    self._changes.execute(f"alter table {table} add column {column} {kind}")
 
     def close(self) -> None:
         """Ends it."""
@@ -217,11 +269,10 @@ class Passages:
         return dict(self._reader.rows("select name, digest from document"))
 
     def texts_of(self, name: str) -> dict[str, list[int]]:
-        """The numbers of a document's passages, by their text: a text may stand in it twice."""
+        """The numbers of a document's passages, by what is embedded of them: a text may stand in it twice."""
         found: dict[str, list[int]] = {}
-        rows = self._reader.rows(f"select text, id from passage where {_AMONG}", [json.dumps(self._numbers(name))])
-        for text, number in rows:
-            found.setdefault(text, []).append(number)
+        for text in self._texts(_AMONG, [json.dumps(self._numbers(name))]):
+            found.setdefault(text.embedded, []).append(text.number)
         return found
 
     def _numbers(self, name: str) -> list[int]:
@@ -245,44 +296,63 @@ class Passages:
     def _damaged(self, what: str) -> RagError:
         return RagError(f"read {self._path}: {what} is damaged", "remove its folder and index again")
 
-    def put(self, changes: Iterable[Change]) -> None:
-        """Writes documents as they are now: all of them or, if it is killed, none."""
-        with self._changes:
-            for change in changes:
-                self._put(change)
+    def put(self, changes: Iterable[Change], moved: Mapping[str, str] = MappingProxyType({})) -> dict[str, int]:
+        """Writes documents as they are now: all of them or, if it is killed, none.
 
-    def _put(self, change: Change) -> None:
+        `moved` are documents that have other names now. Returns the numbers of passages that were not there by
+        what was embedded of them.
+        """
+        numbers: dict[str, int] = {}
+        with self._changes:
+            self._changes.executemany(
+                "update document set name = ?2 where name = ?1", [[name, new] for name, new in moved.items()]
+            )
+            for change in changes:
+                numbers |= self._put(change)
+        return numbers
+
+    def _put(self, change: Change) -> dict[str, int]:
         before = self._numbers_changed(change.document.name)
-        document = self._document(change.document.name, change.digest, change.document.metadata)
+        document = self._document(change.document, change.digest)
         self._changes.executemany(
-            "update passage set start = ? where id = ?", [[start, number] for number, start in change.kept.items()]
+            "update passage set start = ?, place = ? where id = ?",
+            [[passage.start, passage.place, number] for number, passage in change.kept.items()],
         )
         self._drop(number for number in before if number not in change.kept)
-        new = zip(change.new, change.embeddings, strict=True)
-        numbers = sorted([*change.kept, *(self._add(document, passage, embedding) for passage, embedding in new)])
+        new = [self._add(document, *one) for one in zip(change.new, change.embeddings, strict=True)]
         self._changes.execute(
             "update document set passages = ? where id = ?",
-            [json.dumps(_runs(numbers), separators=(",", ":")), document],
+            [json.dumps(_runs(sorted([*change.kept, *new])), separators=(",", ":")), document],
         )
+        return dict(zip(change.texts, new, strict=True))
 
-    def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> int:
-        said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
+    def _document(self, document: Document, digest: bytes) -> int:
+        said = json.dumps(document.metadata, ensure_ascii=False, sort_keys=True)
         row = self._changes.execute(
-            "insert into document (name, digest, metadata) values (?1, ?2, ?3)"
-            " on conflict (name) do update set digest = ?2, metadata = ?3 returning id",
-            [name, digest, said],
+            "insert into document (name, digest, metadata, outline) values (?1, ?2, ?3, ?4)"
+            " on conflict (name) do update set digest = ?2, metadata = ?3, outline = ?4 returning id",
+            [document.name, digest, said, document.outline.written()],
         ).fetchone()
         return int(row[0])
 
     def _add(self, document: int, passage: Passage, embedding: Vectors) -> int:
         row = self._changes.execute(
-            "insert into passage (document, start, text) values (?, ?, ?) returning id",
-            [document, passage.start, passage.text],
+            "insert into passage (document, start, text, place) values (?, ?, ?, ?) returning id",
+            [document, passage.start, passage.text, passage.place],
         ).fetchone()
         self._changes.execute(
             "insert into pending values (?, ?)", [row[0], np.asarray(embedding, np.float32).tobytes()]
         )
         return int(row[0])
+
+    def unsettled(self) -> list[int]:
+        """The numbers of passages that no snapshot has."""
+        return [row[0] for row in self._reader.rows("select passage from pending order by passage")]
+
+    def embedding(self, number: int) -> Vectors | None:
+        """That of a passage which no snapshot has."""
+        said = self._reader.value("select embedding from pending where passage = ?", [number])
+        return None if said is None else np.frombuffer(said, np.float32)
 
     def remove(self, names: Sequence[str]) -> int:
         """Forgets documents, all of them or, if it is killed, none; returns how many there were."""
@@ -344,6 +414,10 @@ class Passages:
         """How many passages there are."""
         return int(self._reader.value("select count(*) from passage"))
 
+    def is_empty(self) -> bool:
+        """Whether there are no documents."""
+        return self._reader.value("select 1 from document limit 1") is None
+
     def gone(self) -> set[int]:
         """Passages that a snapshot may still have."""
         return {row[0] for row in self._reader.rows("select passage from gone")}
@@ -373,6 +447,20 @@ class Passages:
         asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
         rows = self._reader.rows(
             "select rowid from words where words match ? order by bm25(words), rowid limit ?", [asked, count]
+        )
+        return [row[0] for row in rows]
+
+    def with_text(self, text: str) -> list[int]:
+        """Passages that are this text, as far as it has words: those of which the first words find it."""
+        # No word is cut in two, and what ends a question for SQLite is not in it.
+        begin = text[:_BEGIN_LETTERS].rpartition(" ")[0] if len(text) > _BEGIN_LETTERS else text
+        words = (begin or text).partition("\0")[0]
+        if not re.search(r"\w", words):
+            return []
+        asked = '"' + words.replace('"', '""') + '"'
+        rows = self._reader.rows(
+            "select id from passage where id in (select rowid from words where words match ?) and text = ?",
+            [asked, text],
         )
         return [row[0] for row in rows]
 
@@ -450,11 +538,19 @@ class Passages:
 
     def _texts(self, condition: str, values: Sequence[int | str]) -> list[Text]:
         rows = self._reader.rows(
-            "select passage.id, name, start, text, metadata"
+            "select passage.id, name, start, text, metadata, place, outline"
             f" from passage join document on document.id = document where {condition}",
             values,
         )
-        return [Text(row[0], row[1], row[2], row[3], self._parsed(row[4])) for row in rows]
+        return [self._text(row) for row in rows]
+
+    def _text(self, row: Sequence[Any]) -> Text:
+        number, document, start, text, metadata, place, written = row
+        try:
+            said = outline.read(written)
+        except ValueError:
+            raise self._damaged("what it says of a document") from None
+        return Text(number, document, start, text, self._parsed(metadata), place, said, self.above_letters)
 
 
 def read(where: Where) -> Wanted:

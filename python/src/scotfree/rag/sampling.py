@@ -86,7 +86,7 @@ class Sampler:
 
         def embedded(numbers: Sequence[int]) -> Vectors:
             texts = self._passages.texts([number for number in numbers if number not in made])
-            vectors = embed_all(self._embedder, [text.text for text in texts.values()])
+            vectors = embed_all(self._embedder, [text.embedded for text in texts.values()])
             made.update(zip(texts, vectors, strict=True))
             # Of one that was removed meanwhile: near to nothing.
             nothing = np.zeros(self._embedder.dimensions, np.float32)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from scotfree import _native
 from scotfree.rag import calibration
 from scotfree.rag.cache import Cache
+from scotfree.rag.copies import Place
 from scotfree.rag.embed.batches import BATCH_PASSAGES
 from scotfree.rag.embed.embedder import Embedder, Vectors, embed
 from scotfree.rag.generate.model import Written
@@ -57,6 +58,12 @@ class Hit:
     # Inner product with the question.
     similarity: float
     metadata: dict[str, Any]
+    # Where that is, as `line 12`, `page 3` or `cell 2`; nothing, where it is not known.
+    location: str = ""
+    # The headings that it stands under, as `Logs > Rotation`.
+    section: str = ""
+    # Where else the same text stands, of a search that shows it once.
+    copies: list[Place] = field(default_factory=list)
 
 
 @dataclass
@@ -176,7 +183,7 @@ class Finder:
         if not numbers:
             return []
         with answer.stage("load"):
-            texts = {number: found.text for number, found in self._passages.texts(numbers).items()}
+            texts = {number: found.embedded for number, found in self._passages.texts(numbers).items()}
         vectors = self._made(answer, texts)
         with answer.stage("rerank"):
             return [(number, float(found @ vector)) for number, found in vectors.items()]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder
-from scotfree.rag.trouble import needed
+from scotfree.rag.trouble import RagError, needed
 
 # What a passage costs to embed again grows with its length, and what it is about gets blurred; all-MiniLM-L6-v2
 # was trained on texts of so many tokens.
@@ -18,6 +20,11 @@ TOKENS_MAX: Final = 128
 PART_LETTERS: Final = 32_768
 # The two markers of a text's ends are tokens, too.
 _MARKERS: Final = 2
+# More of the passage before than half of one would be the same twice.
+_OVERLAP_MAX: Final = 2
+# Of what stands above a passage so many letters are embedded with it, at most; a token has some three.
+_ABOVE_LETTERS_MAX: Final = 200
+_TOKEN_LETTERS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -26,34 +33,96 @@ class Passage:
 
     start: int
     text: str
+    # Which line, page or cell that is in; none, if its document has no such.
+    place: int | None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How an index cuts documents into passages, and what is embedded of them: the same for all of them."""
+
+    tokens: int = TOKENS_MAX
+    # Tokens with which a passage begins that are the end of the one before, at most.
+    overlap: int = 0
+    # Whether title and headings are embedded with a text, in front of it.
+    is_titled: bool = False
+
+    def written(self) -> bytes:
+        """To be kept; read by `read`."""
+        said = {"tokens": self.tokens, "overlap": self.overlap, "titled": self.is_titled}
+        return json.dumps(said).encode()
+
+    @staticmethod
+    def read(written: bytes | None) -> Cut:
+        """What was kept; of an index from before there was a choice nothing is."""
+        if written is None:
+            return Cut()
+        try:
+            said = json.loads(written)
+            return Cut(int(said["tokens"]), int(said["overlap"]), bool(said["titled"]))
+        except (KeyError, TypeError, ValueError):
+            raise RagError(
+                "open the index: what it says of its passages is damaged", "remove its folder and index again"
+            ) from None
+
+    def checked(self, embedder: Embedder) -> Cut:
+        """Itself; a `RagError` says that an embedder cannot take such passages."""
+        tried = f"make passages of {self.tokens} tokens, of which {self.overlap} overlap"
+        if not _MARKERS < self.tokens <= max(TOKENS_MAX, embedder.tokens_max):
+            raise RagError(tried, f"say {_MARKERS + 1} to {embedder.tokens_max}: so many {embedder.name} reads")
+        if not 0 <= self.overlap <= self.tokens // _OVERLAP_MAX:
+            raise RagError(tried, f"say an overlap from 0 to half of them, {self.tokens // _OVERLAP_MAX}")
+        return self
+
+    def above_letters(self, embedder: Embedder) -> int:
+        """How much of what stands above a passage is embedded with it: as much as an embedder reads beside it."""
+        room = max(0, embedder.tokens_max - self.tokens) * _TOKEN_LETTERS
+        return min(_ABOVE_LETTERS_MAX, room) if self.is_titled else 0
 
 
 class Splitter:
     """Splits by what an embedder counts as tokens."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, cut: Cut | None = None) -> None:
+        cut = cut or Cut()
         self._count = embedder.count_tokens
         # Filled as far as they go: shorter ones that end at every paragraph find less.
-        self._most = min(TOKENS_MAX, embedder.tokens_max) - _MARKERS
+        self._most = max(1, min(cut.tokens, embedder.tokens_max) - _MARKERS)
+        self._overlap = min(cut.overlap, self._most - 1)
 
     @cached_property
     def _text(self) -> Any:
-        return needed("semantic_text_splitter", "rag").TextSplitter.from_callback(self._count, self._most)
+        splitter = needed("semantic_text_splitter", "rag").TextSplitter
+        return splitter.from_callback(self._count, self._most, overlap=self._overlap)
 
     @cached_property
     def _markdown(self) -> Any:
-        return needed("semantic_text_splitter", "rag").MarkdownSplitter.from_callback(self._count, self._most)
+        splitter = needed("semantic_text_splitter", "rag").MarkdownSplitter
+        return splitter.from_callback(self._count, self._most, overlap=self._overlap)
 
     def split(self, document: Document) -> list[Passage]:
         """The passages in their order; together they are the document but for spaces between them."""
         if document.is_whole:
             return [Passage(0, document.text)]
         splitter = self._markdown if document.is_markdown else self._text
-        return [
-            Passage(at + start, text)
-            for at, part in _parts(document.text)
+        found = [
+            (begin + at + start, text)
+            for begin, whole in _divided(document)
+            for at, part in _parts(whole)
             for start, text in splitter.chunk_indices(part)
         ]
+        places = document.outline.numbers(document.text, (start for start, _ in found))
+        return [Passage(start, text, place) for (start, text), place in zip(found, places, strict=True)]
+
+
+def _divided(document: Document) -> Iterator[tuple[int, str]]:
+    """The parts of a document that no passage goes beyond, each with where it begins."""
+    outline, text = document.outline, document.text
+    if not outline.is_divided:
+        yield 0, text
+        return
+    for start, end in pairwise((*outline.starts, len(text))):
+        yield start, text[start:end]
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

@@ -1,19 +1,25 @@
-"""Documents put into an index in place of those of their names: only what was not there is embedded."""
+"""Documents put into an index in place of those of their names: only what was not there is embedded, and once."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, Final
 
 from scotfree.rag.documents import Document
-from scotfree.rag.embed.batches import BATCH_PASSAGES, embed_each
+from scotfree.rag.embed.batches import BATCH_PASSAGES
 from scotfree.rag.embed.embedder import Embedder
-from scotfree.rag.passages import Change, Passages
-from scotfree.rag.splitting import Splitter
+from scotfree.rag.known_texts import KnownTexts
+from scotfree.rag.outline import NONE
+from scotfree.rag.passages import Change, Passages, joined
+from scotfree.rag.splitting import Cut, Splitter
 from scotfree.rag.trouble import RagError
+
+# Documents that are given other names in one transaction, at most.
+_MOVED_MAX: Final = 500
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,8 @@ class Changes:
     changed: int = 0
     removed: int = 0
     same: int = 0
+    # Under another name now, and otherwise as they were.
+    moved: int = 0
     # Passages that were embedded: those whose text was not there.
     embedded: int = 0
 
@@ -31,41 +39,75 @@ class Changes:
 class Update:
     """Puts documents into the passages of an index, whose embedder embeds what was not there."""
 
-    def __init__(self, passages: Passages, embedder: Embedder) -> None:
+    def __init__(self, passages: Passages, embedder: Embedder, cut: Cut) -> None:
         self._passages = passages
         self._embedder = embedder
-        self._splitter = Splitter(embedder)
+        self._splitter = Splitter(embedder, cut)
+        self._known = KnownTexts(passages, embedder)
+        # Documents whose names are others now, which is not written yet, with what is told of each.
+        self._moved: dict[str, Document] = {}
 
-    def put(self, documents: Iterable[Document], progress: Callable[[Document], None]) -> Changes:
-        """Puts documents in, some at a time, each group in one transaction; `progress` is told of each then."""
-        counts = dict.fromkeys(("added", "changed", "same", "embedded"), 0)
-        for group in self._groups(self._changed(documents, counts, progress)):
-            new = [passage.text for change in group for passage in change.new]
-            vectors = embed_each(self._embedder, new)
+    def put(
+        self,
+        documents: Iterable[Document],
+        progress: Callable[[Document], None],
+        is_gone: Callable[[str], bool] = lambda _: False,
+    ) -> Changes:
+        """Puts documents in, some at a time, each group in one transaction; `progress` is told of each then.
+
+        What is the same as a document of which `is_gone` says so takes its passages over.
+        """
+        counts = dict.fromkeys(("added", "changed", "moved", "same", "embedded"), 0)
+        self._moved.clear()
+        for group in self._groups(self._changed(documents, counts, progress, is_gone)):
+            new = [text for change in group for text in change.texts]
+            vectors, embedded = self._known.embedded(new)
             # All of them before the transaction, which others wait for.
             for change in group:
                 change.embeddings.extend(islice(vectors, len(change.new)))
-            self._passages.put(group)
-            counts["embedded"] += len(new)
-            for change in group:
-                progress(change.document)
+            self._write(group, progress)
+            counts["embedded"] += embedded
         return Changes(**counts)
 
+    def _write(self, group: Sequence[Change], progress: Callable[[Document], None]) -> None:
+        moved = {name: document.name for name, document in self._moved.items()}
+        self._known.add(self._passages.put(group, moved))
+        for document in (*self._moved.values(), *(change.document for change in group)):
+            progress(document)
+        self._moved.clear()
+
     def _changed(
-        self, documents: Iterable[Document], counts: dict[str, int], progress: Callable[[Document], None]
+        self,
+        documents: Iterable[Document],
+        counts: dict[str, int],
+        progress: Callable[[Document], None],
+        is_gone: Callable[[str], bool],
     ) -> Iterator[tuple[Document, bytes]]:
         """Those that are not as they were, with their digests."""
         digests = self._passages.documents()
+        alike: dict[bytes, list[str]] | None = None
         for document in documents:
             check(document)
             digest = _digest(document)
             if digests.get(document.name) == digest:
                 counts["same"] += 1
                 progress(document)
+                continue
+            before = None
+            if not (is_known := document.name in digests):
+                alike = _alike(digests) if alike is None else alike
+                before = next((name for name in alike.get(digest, ()) if is_gone(name)), None)
+            if alike and before is not None:
+                counts["moved"] += 1
+                alike[digest].remove(before)
+                del digests[before]
+                self._moved[before] = document
+                if len(self._moved) >= _MOVED_MAX:
+                    self._write([], progress)
             else:
-                counts["changed" if document.name in digests else "added"] += 1
-                digests[document.name] = digest
+                counts["changed" if is_known else "added"] += 1
                 yield document, digest
+            digests[document.name] = digest
 
     def _groups(self, changed: Iterable[tuple[Document, bytes]]) -> Iterator[list[Change]]:
         """As many as are embedded at once; each group is written before the next one is made."""
@@ -86,11 +128,21 @@ class Update:
         before = self._passages.texts_of(document.name)
         change = Change(document, digest)
         for passage in self._splitter.split(document):
-            if numbers := before.get(passage.text):
-                change.kept[numbers.pop()] = passage.start
+            text = joined(document.outline.above(passage.start, self._passages.above_letters), passage.text)
+            if numbers := before.get(text):
+                change.kept[numbers.pop()] = passage
             else:
                 change.new.append(passage)
+                change.texts.append(text)
         return change
+
+
+def _alike(digests: dict[str, bytes]) -> dict[bytes, list[str]]:
+    """Names of documents that are the same, by their digests."""
+    found: dict[bytes, list[str]] = {}
+    for name, digest in digests.items():
+        found.setdefault(digest, []).append(name)
+    return found
 
 
 def check(document: Document) -> None:
@@ -102,6 +154,7 @@ def check(document: Document) -> None:
         document.text.encode()
         # A number that is none would be no JSON to SQLite, which then answers no filter at all.
         json.dumps(document.metadata, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
+        json.dumps(document.outline.digested(), ensure_ascii=False).encode()
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise RagError(
             f"put in the document {document.name!r}: {error}",
@@ -110,5 +163,7 @@ def check(document: Document) -> None:
 
 
 def _digest(document: Document) -> bytes:
-    said = json.dumps([document.text, document.metadata, document.is_markdown, document.is_whole], sort_keys=True)
-    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+    said: list[Any] = [document.text, document.metadata, document.is_markdown, document.is_whole]
+    if document.outline != NONE:
+        said.append(document.outline.digested())
+    return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).digest()

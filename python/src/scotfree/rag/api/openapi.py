@@ -136,7 +136,11 @@ def _schemas() -> dict[str, Any]:
         "Hit": _object(hit),
         "Location": {
             "type": "object",
-            "properties": {"letter": _COUNT | {"description": "At which the passage begins, of the document."}},
+            "properties": {
+                "letter": _COUNT | {"description": "At which the passage begins, of the document."},
+                "place": _TEXT | {"description": "As `line 12`, `page 3` or `cell 2`, where it is known."},
+                "section": _TEXT | {"description": "The headings above it, as `Logs > Rotation`."},
+            },
             "required": ["letter"],
         },
         "Line": {

@@ -67,8 +67,9 @@ def hits(answer: Answer) -> list[dict[str, Any]]:
 
 
 def location(passage: Hit | Text) -> dict[str, Any]:
-    """Where in its document a passage begins."""
-    return {"letter": passage.start}
+    """Where in its document a passage begins, and under which headings, where that is known."""
+    known = {"place": passage.location, "section": passage.section}
+    return {"letter": passage.start} | {name: said for name, said in known.items() if said}
 
 
 def told_of(passage: Hit | Text) -> dict[str, Any]:

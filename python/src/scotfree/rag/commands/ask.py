@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
+from scotfree.rag.copies import Place
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.index import Index
+from scotfree.rag.outline import LINE
 from scotfree.rag.rerank.ranked import Ranked
 from scotfree.rag.searching import Answer, Hit
 from scotfree.rag.trouble import RagError, missing
@@ -45,8 +47,9 @@ _CONDITION: Final = re.compile("(.+?)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 _KEYS_SHOWN, _VALUES_SHOWN = 4, 6
 # Among so many a cross-encoder chooses.
 _RERANKED = 50
-# Letters of a passage that are shown.
+# Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
+_COPIES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ def run(flags: Namespace) -> int:
     reranker = _reranker(flags)
     with opening.opened(flags) as index, modelling.opened(flags) as model:
         count = max(flags.count, flags.rerank_from) if reranker else flags.count
-        answer = index.search(flags.question, count, where=_where(flags.where), with_words=flags.words)
+        where = _where(flags.where)
+        answer = index.search(flags.question, count, where=where, with_words=flags.words, is_distinct=True)
         if reranker:
             with answer.stage("cross-encoder"):
                 answer.hits = [*reranker.rerank(flags.question, answer.hits, flags.count)]
@@ -217,7 +221,12 @@ def _passages(answer: Answer) -> list[str]:
 def _sources(answer: Answer) -> list[str]:
     """The passages by the numbers that the model knows them by."""
     shown = answer.hits[: answer.written.shown] if answer.written else []
-    return [f"[{place}] {hit.document} (letter {hit.start:,})" for place, hit in enumerate(shown, 1)]
+    return [f"[{place}] {_cited(hit)}" for place, hit in enumerate(shown, 1)]
+
+
+def _cited(hit: Hit) -> str:
+    name, more = _place(hit), ", ".join(_beside(hit))
+    return f"{name} ({more})" if more else name
 
 
 def _shown(place: int, hit: Hit) -> str:
@@ -225,8 +234,31 @@ def _shown(place: int, hit: Hit) -> str:
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}…"
     # What put it there, if something did.
-    score = f", score {hit.score:.2f}" if isinstance(hit, Ranked) else ""
-    return f"{place}. {hit.document} ({hit.similarity:.2f}{score}, letter {hit.start:,})\n   {text}"
+    score = [f"score {hit.score:.2f}"] if isinstance(hit, Ranked) else []
+    beside = ", ".join((f"{hit.similarity:.2f}", *score, *_beside(hit)))
+    lines = [f"{place}. {_place(hit)} ({beside})", f"   {text}"]
+    if hit.copies:
+        lines.append(f"   also in: {_copies(hit)}")
+    return "\n".join(lines)
+
+
+def _place(at: Hit | Place) -> str:
+    """A document's name, with the line behind it as editors open it."""
+    unit, _, number = at.location.partition(" ")
+    return f"{at.document}:{number}" if unit == LINE else at.document
+
+
+def _beside(hit: Hit) -> list[str]:
+    """What else says where it stands."""
+    numbered = hit.location if not hit.location.startswith(LINE) else ""
+    found = [said for said in (numbered, hit.section) if said]
+    return found if found or hit.location else [f"letter {hit.start:,}"]
+
+
+def _copies(hit: Hit) -> str:
+    shown = ", ".join(_place(at) for at in hit.copies[:_COPIES_SHOWN])
+    more = len(hit.copies) - _COPIES_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def _stages(answer: Answer) -> str:

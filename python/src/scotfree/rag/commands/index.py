@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tqdm import tqdm
 
+from scotfree.numbers import whole
 from scotfree.rag.calibration import RECALL
-from scotfree.rag.commands import opening
-from scotfree.rag.documents import Document, Unread, files, read
+from scotfree.rag.choosing import Wanted
+from scotfree.rag.commands import opening, watching
+from scotfree.rag.commands.reading import Reader
 from scotfree.rag.index import Index
+from scotfree.rag.splitting import TOKENS_MAX
 from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes
 from scotfree.trouble import printable
 
-HELP = "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped"
+HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code"
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
   scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
   scot rag index docs/ --embedder int8:all-MiniLM-L6-v2     in half the time, of slightly other vectors
   scot rag index docs/ --embedder onnx:e5-small-v2/ --query-prompt "query: " --passage-prompt "passage: "
+  scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
+  scot rag index src/ --include '*.py' --exclude tests/ --gitignore
   scot rag index old/ --forget              forgets what was indexed from there"""
 # Reasons for which files are not read, in the summary.
 _REASONS_MAX: Final = 5
+# Of a passage; what its embedder reads is asked later.
+_TOKENS_MIN: Final = 8
+_TOKENS_MAX: Final = 1 << 20
 
 
 def add(parser: ArgumentParser) -> None:
@@ -51,6 +58,36 @@ def add(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help=f"how much of the nearest searches find (default: {RECALL}); `scot rag check` measures it",
     )
+    parser.add_argument(
+        "--passage-tokens",
+        type=whole(_TOKENS_MIN, _TOKENS_MAX),
+        metavar="N",
+        help=f"of a new index: tokens that a passage has at most (default: {TOKENS_MAX})",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=whole(0, _TOKENS_MAX),
+        metavar="N",
+        help="of a new index: tokens of the passage before with which one may begin (default: 0)",
+    )
+    parser.add_argument(
+        "--include",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="read only such files, as '*.md' or 'manuals/' (again for more)",
+    )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="leave out such files and folders, which are forgotten if they were read before (again for more)",
+    )
+    parser.add_argument("--gitignore", action="store_true", help="leave out what .gitignore files do")
+    parser.add_argument(
+        "--watch", action="store_true", help="then wait for changes and take them in as they come, until Ctrl-C"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
 
@@ -59,25 +96,38 @@ def run(flags: Namespace) -> int:
     if flags.forget:
         return _forget(flags)
     roots = [_root(folder) for folder in flags.folders]
-    with opening.begun(flags, keep="codes" if flags.smallest else None, recall=flags.recall) as index:
-        reader = _Reader()
-        paths = sorted({path for root in roots for path in reader.files(root, index.folder)})
-        with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:
-            changes = index.update(reader.documents(paths, bar))
-        removed = index.remove(name for name in _below(index, roots) if reader.is_gone(Path(name)))
-        index.compact()
-        if not flags.quiet:
-            print(printable("\n".join(_summary(index, changes, removed, reader))), file=sys.stderr)
+    wanted = Wanted(flags.include, flags.exclude, flags.gitignore)
+    with opening.begun(flags) as index:
+        if flags.watch:
+            watching.watch(index, roots, wanted, lambda: _read(flags, index, roots, wanted), _tell(flags))
+        else:
+            _read(flags, index, roots, wanted)
     return 0
 
 
+def _tell(flags: Namespace) -> Callable[[str], None]:
+    return (lambda _: None) if flags.quiet else (lambda line: print(printable(line), file=sys.stderr, flush=True))
+
+
+def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> None:
+    """Makes an index what the files are."""
+    reader = Reader(roots, index.folder, wanted)
+    paths = reader.files()
+    with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:
+        changes = index.update(reader.documents(paths, bar.update), is_gone=reader.is_moved)
+    gone = [name for name in index.documents() if reader.is_below(Path(name)) and reader.is_gone(Path(name))]
+    removed = index.remove(gone)
+    index.compact()
+    _tell(flags)("\n".join(_summary(index, changes, removed, reader)))
+
+
 def _forget(flags: Namespace) -> int:
+    roots = [folder.resolve() for folder in flags.folders]
     with opening.opened(flags) as index:
-        removed = index.remove(_below(index, [folder.resolve() for folder in flags.folders]))
+        below = [name for name in index.documents() if any(Path(name).is_relative_to(root) for root in roots)]
+        removed = index.remove(below)
         index.compact()
-        if not flags.quiet:
-            told = f"{index.folder}: {removed:,} files forgotten; {len(index):,} passages in all"
-            print(printable(told), file=sys.stderr)
+        _tell(flags)(f"{index.folder}: {removed:,} files forgotten; {len(index):,} passages in all")
     return 0
 
 
@@ -90,59 +140,10 @@ def _root(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _below(index: Index, roots: list[Path]) -> list[str]:
-    """Documents that were indexed from these folders."""
-    return [name for name in index.documents() if any(Path(name).is_relative_to(root) for root in roots)]
-
-
-class _Reader:
-    """Reads files, and knows those that are no documents."""
-
-    def __init__(self) -> None:
-        # Of each reason how many there are, and the first.
-        self.unread: Counter[str] = Counter()
-        self.first: dict[str, Path] = {}
-        self._read: set[Path] = set()
-        # What could not be looked at: files, and folders with all that is below.
-        self._unseen: set[Path] = set()
-
-    def files(self, root: Path, index: Path) -> list[Path]:
-        """What is to be read; an index is not its own document."""
-
-        def unseen(folder: Path, error: OSError) -> None:
-            self._unseen.add(folder)
-            self._note(folder, f"folder: {error.strerror or error}")
-
-        own = index.resolve()
-        found = [root] if root.is_file() else files(root, unseen)
-        return [path for path in found if not path.is_relative_to(own)]
-
-    def documents(self, paths: list[Path], bar: tqdm[None]) -> Iterator[Document]:
-        """Those that can be read."""
-        for path in paths:
-            try:
-                document = read(path)
-            except Unread as error:
-                self._note(path, str(error))
-                if error.is_unseen:
-                    self._unseen.add(path)
-            else:
-                self._read.add(path)
-                yield document
-            bar.update()
-
-    def is_gone(self, path: Path) -> bool:
-        """Whether it was seen that there is no such document any more."""
-        return path not in self._read and self._unseen.isdisjoint((path, *path.parents))
-
-    def _note(self, path: Path, reason: str) -> None:
-        self.unread[reason] += 1
-        self.first.setdefault(reason, path)
-
-
-def _summary(index: Index, changes: Changes, removed: int, reader: _Reader) -> list[str]:
+def _summary(index: Index, changes: Changes, removed: int, reader: Reader) -> list[str]:
+    moved = f"{changes.moved:,} renamed, " if changes.moved else ""
     lines = [
-        f"{index.folder}: {changes.added:,} files added, {changes.changed:,} changed, {removed:,} removed, "
+        f"{index.folder}: {changes.added:,} files added, {changes.changed:,} changed, {moved}{removed:,} removed, "
         f"{changes.same:,} as they were; {changes.embedded:,} passages embedded, {len(index):,} in all"
     ]
     if (bound := index.bound) and not bound.is_held:

@@ -12,7 +12,7 @@ from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
 from scotfree.rag.embed.made import Made
 from scotfree.rag.embed.names import FORMS, by_name
 from scotfree.rag.embed.prompts import Said
-from scotfree.rag.index import Index, Keep, is_index, made_by
+from scotfree.rag.index import Index, is_index, made_by
 from scotfree.rag.trouble import RagError
 
 # What is meant where no flag says it: of a new index, and of one that was made with just that.
@@ -59,12 +59,19 @@ def opened(flags: Namespace) -> Index:
     return Index(folder, _embedder(flags, folder))
 
 
-def begun(flags: Namespace, *, keep: Keep | None = None, recall: float | None = None) -> Index:
-    """The index that is there, or a new one that keeps this; nothing else is written into."""
+def begun(flags: Namespace) -> Index:
+    """The index that is there, or a new one as the flags say; nothing else is written into."""
     folder: Path = flags.index or default()
     if folder.is_dir() and not is_index(folder) and any(folder.iterdir()):
         raise RagError(f"make an index in {folder}: it holds other files", "name another folder with --index")
-    return Index(folder, _embedder(flags, folder), keep=keep, recall=recall)
+    return Index(
+        folder,
+        _embedder(flags, folder),
+        keep="codes" if flags.smallest else None,
+        recall=flags.recall,
+        passage_tokens=flags.passage_tokens,
+        overlap=flags.overlap,
+    )
 
 
 def _embedder(flags: Namespace, folder: Path) -> Embedder:

@@ -25,7 +25,7 @@ import numpy as np
 
 from scotfree.rag import calibration
 from scotfree.rag.edge.index import Configuration, EdgeIndex, Found, Settings
-from scotfree.rag.embed.embedder import Vectors, embed
+from scotfree.rag.embed.embedder import Vectors, embed, embed_questions
 from scotfree.rag.evaluation.corpus import embeddings
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
@@ -114,7 +114,7 @@ class EdgeRag:
         """The nearest passages of as many clusters as were found to be enough, or of so many."""
         answer = Answer()
         with answer.stage("embed query"):
-            vector = embed(self._index.embedder, [question])[0]
+            vector = embed_questions(self._index.embedder, [question])[0]
         found = self._found(vector, count, probes or self.built.probes)
         answer.stages_ns |= found.stages_ns
         with answer.stage("texts"):
@@ -187,7 +187,7 @@ def _texts_of(index: Index) -> Any:
     def texts(numbers: Sequence[int]) -> list[str]:
         found = index.passages.texts(numbers)
         # One that another process has removed meanwhile is near to nothing that is asked.
-        return [found[number].text if number in found else "" for number in numbers]
+        return [found[number].embedded if number in found else "" for number in numbers]
 
     return texts
 
@@ -260,7 +260,7 @@ def _probes(
     numbers, vectors = rows
     chance = random.Random(_SEED)
     drawn = sorted(chance.sample(range(len(texts)), min(calibration.QUESTIONS, len(texts))))
-    asked = embed(index.embedder, [calibration.sentence(texts[row], chance) for row in drawn])
+    asked = embed_questions(index.embedder, [calibration.sentence(texts[row], chance) for row in drawn])
     count = min(calibration.COUNT, len(numbers))
     ranks: list[int] = []
     for question in asked:

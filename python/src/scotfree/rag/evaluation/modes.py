@@ -214,6 +214,6 @@ def texts_of(store: Passages) -> Texts:
 
     def texts(numbers: Sequence[int]) -> list[str]:
         found = store.texts(numbers)
-        return [found[number].text for number in numbers]
+        return [found[number].embedded for number in numbers]
 
     return texts

@@ -58,7 +58,9 @@
     // What begins so is a library's own.
     const told = Object.entries(hit.metadata).filter(([key]) => !key.startsWith("_"));
     const said = told.map(([key, value]) => `${key}: ${value}`);
-    const where = [`similarity ${hit.similarity.toFixed(2)}`, `letter ${hit.start.toLocaleString("en")}`, ...said];
+    const stands = [hit.location, hit.section].filter(Boolean);
+    if (!stands.length) stands.push(`letter ${hit.start.toLocaleString("en")}`);
+    const where = [`similarity ${hit.similarity.toFixed(2)}`, ...stands, ...said];
     item.append(made("p", hit.document, "name"), made("p", where.join(" · "), "source"));
     const text = made("p", hit.text, "passage");
     text.dir = "auto";

@@ -61,7 +61,7 @@ class Costs:
         self._dimensions = index.embedder.dimensions
         self._row_bytes = row_bytes(self._dimensions)
         wanted = sorted({number for one in asked for numbers in one.rounds for number in numbers})
-        texts = {number: text.text for number, text in index.passages.texts(wanted).items()}
+        texts = {number: text.embedded for number, text in index.passages.texts(wanted).items()}
         most = index.embedder.tokens_max
         self._tokens = {number: min(index.embedder.count_tokens(text), most) for number, text in texts.items()}
         self.correction = self._correction(index, rates, asked)

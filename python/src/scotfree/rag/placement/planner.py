@@ -74,7 +74,7 @@ class Planner:
         self.choosing, self.checking = (asked[::2], asked[1::2]) if is_apart else (asked, asked)
         self.is_apart = is_apart
         numbers = [number for cluster in index.clusters() for number in cluster]
-        texts = [text.text for text in index.passages.texts(numbers[:_TEXTS]).values()]
+        texts = [text.embedded for text in index.passages.texts(numbers[:_TEXTS]).values()]
         self.rates = rates.of(index, texts, is_new=is_calibrated_anew)
         self.costs = Costs(index, self.rates, asked)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from scotfree.rag.searching import Hit
@@ -14,7 +14,7 @@ class Ranked(Hit):
     """A passage that was found and put in order; its similarity is still that of the embeddings."""
 
     # The reranker's, of any size: more is better.
-    score: float
+    score: float = field(kw_only=True)
 
 
 class Reranker(Protocol):

@@ -1,0 +1,153 @@
+"""HTML as its readers see it: blocks end lines, what stands within a line ends nothing, `pre` stays as it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from scotfree.rag.formats.content import Content, Unread
+from scotfree.rag.outline import Heading, Outline, headed, line
+from scotfree.rag.trouble import needed
+
+# The time to parse grows with the square of how deep elements lie in each other; pages have some dozens.
+DEPTH_MAX: Final = 5_000
+_NESTED: Final = re.compile(
+    "<(/?)(?:article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
+    "ol|pre|section|span|table|ul)(?![a-z0-9])",
+    re.ASCII | re.IGNORECASE,
+)
+# Of a page what no reader reads.
+_UNREAD: Final = ["script", "style", "noscript", "template", "svg", "nav", "head"]
+_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+# With an empty line between them and what stands beside them: paragraphs.
+_PARAGRAPHS: Final = frozenset(
+    (
+        *("address", "article", "aside", "blockquote", "center", "details", "dialog", "div", "dl", "fieldset"),
+        *("figure", "footer", "form", "header", "hgroup", "hr", "main", "menu", "ol", "p", "pre", "section"),
+        *("table", "ul"),
+    )
+)
+# Each on a line of its own.
+_LINES: Final = frozenset(
+    (
+        *("body", "br", "caption", "dd", "dt", "figcaption", "html", "legend", "li", "optgroup", "option"),
+        *("select", "summary", "tbody", "tfoot", "thead", "tr"),
+    )
+)
+_CELLS: Final = frozenset(("td", "th"))
+# As a browser has it: a no-break space is a letter.
+_SPACES: Final = re.compile("[ \t\n\r\f]+")
+
+
+def read(text: str) -> Content:
+    """The text of a page, with its title and headings; `Unread` says why there is none."""
+    if _depth(text) > DEPTH_MAX:
+        raise Unread(f"its elements lie more than {DEPTH_MAX:,} deep in each other")
+    page = needed("selectolax.lexbor", "rag").LexborHTMLParser(text)
+    title = page.css_first("head > title")
+    said = line(title.text()) if title else ""
+    page.strip_tags(_UNREAD)
+    written = _Written()
+    if page.body:
+        _walk(page.body, written)
+    return Content(written.text(), Outline(title=said, headings=headed(written.headings)))
+
+
+def _depth(text: str) -> int:
+    """How many elements are open at once, at most; without those that a parser ends by itself."""
+    open_now = most = 0
+    for end in _NESTED.findall(text):
+        open_now = max(0, open_now - 1) if end else open_now + 1
+        most = max(most, open_now)
+    return most
+
+
+def _walk(body: Any, written: _Written) -> None:
+    """All nodes in their order, each element when it begins and when it ends."""
+    # Of what is open the next node, and the element's name.
+    stack = [(body.child, "body")]
+    while stack:
+        node, name = stack.pop()
+        if node is None:
+            written.end(name)
+            continue
+        stack.append((node.next, name))
+        if node.is_text_node:
+            written.put(node.text_content or "")
+        elif node.is_element_node:
+            written.begin(node.tag)
+            stack.append((node.child, node.tag))
+
+
+class _Written:
+    """Text as it is put together."""
+
+    def __init__(self) -> None:
+        self.headings: list[Heading] = []
+        self._pieces: list[str] = []
+        self._letters = 0
+        # What stands between what was written and what comes: nothing, a space, a tab, line ends.
+        self._between = ""
+        # It follows a heading.
+        self._is_headed = False
+        self._pre = 0
+        # A heading that is open: where its text begins in the pieces.
+        self._heading: int | None = None
+
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def begin(self, name: str) -> None:
+        self._apart(name)
+        if name == "pre":
+            self._pre += 1
+        elif name in _HEADINGS:
+            self._break("\n\n")
+            self._heading = len(self._pieces)
+
+    def end(self, name: str) -> None:
+        if name in _HEADINGS:
+            self._end_heading(_HEADINGS[name])
+        self._apart(name)
+        self._pre -= name == "pre"
+
+    def put(self, text: str) -> None:
+        if self._pre:
+            self._write(text)
+            return
+        words = _SPACES.sub(" ", text)
+        if words.startswith(" "):
+            self._break(" ")
+        if kept := words.strip(" "):
+            self._write(kept)
+            if words.endswith(" "):
+                self._break(" ")
+
+    def _end_heading(self, level: int) -> None:
+        if self._heading is not None and self._heading < len(self._pieces):
+            text = "".join(self._pieces[self._heading :])
+            said = text.lstrip()
+            self.headings.append(Heading(self._letters - len(said), level, line(said)))
+            # What it is a heading of comes in the next line.
+            self._between, self._is_headed = "\n", True
+        self._heading = None
+
+    def _apart(self, name: str) -> None:
+        if name in _PARAGRAPHS:
+            self._break("\n\n")
+        elif name in _LINES:
+            self._break("\n")
+        elif name in _CELLS:
+            self._break("\t")
+
+    def _break(self, by: str) -> None:
+        """The widest of what is said counts."""
+        if not self._is_headed:
+            self._between = max(self._between, by, key=lambda one: (one.count("\n"), "\t" in one, len(one)))
+
+    def _write(self, text: str) -> None:
+        for piece in (self._between if self._pieces else "", text):
+            if piece:
+                self._pieces.append(piece)
+                self._letters += len(piece)
+        self._between, self._is_headed = "", False

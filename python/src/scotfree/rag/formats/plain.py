@@ -1,0 +1,62 @@
+"""Text as it stands, and Markdown, which is text with headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from scotfree.rag.formats.content import Content, Unread
+from scotfree.rag.outline import LINE, Heading, Outline, headed, line
+
+# What is looked at to tell text from what is none.
+_HEAD_BYTES: Final = 8192
+# A heading, the line below one, or what begins or ends a block of code.
+_MARK: Final = re.compile(
+    r"^ {0,3}(?:(?P<signs>#{1,6})(?=[ \t]|$)(?P<text>[^\n]*)$|(?P<fence>```+|~~~+)[^\n]*$)"
+    r"|^ {0,3}(?P<above>[^\s>#`~|+*<=\-][^\n]*)\n {0,3}(?P<line>=+|-+)[ \t]*$",
+    re.MULTILINE,
+)
+# What stands before a text for programs: its title may be in it.
+_FRONT: Final = re.compile(r"\A---[ \t]*\n(?P<inside>.*?)^---[ \t]*$", re.MULTILINE | re.DOTALL)
+_TITLE: Final = re.compile(r"^title:([^\n]*)$", re.MULTILINE)
+
+
+def decoded(data: bytes) -> str:
+    """UTF-8, or else what every byte is a letter of; `Unread` says that it is no text."""
+    if b"\0" in data[:_HEAD_BYTES]:
+        raise Unread("it is no text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def read(text: str) -> Content:
+    """A text, whose lines are numbered."""
+    return Content(text, Outline(LINE))
+
+
+def markdown(text: str) -> Content:
+    """A text with the headings that it has by the rules of CommonMark, and the title before it."""
+    front = _FRONT.match(text)
+    titled = _TITLE.search(front["inside"]) if front else None
+    title = line(titled[1].strip(" \t\"'")) if titled else ""
+    return Content(text, Outline(LINE, title=title, headings=headed(headings(text, front.end() if front else 0))))
+
+
+def headings(text: str, start: int = 0) -> Iterator[Heading]:
+    """The headings of a Markdown text from a letter on: those within code are none."""
+    fence = ""
+    for found in _MARK.finditer(text, start):
+        if mark := found["fence"]:
+            if not fence:
+                fence = mark
+            elif mark.startswith(fence):
+                fence = ""
+        elif not fence:
+            level = len(found["signs"]) if found["signs"] else 1 + (found["line"][0] == "-")
+            text = (found["text"] or found["above"] or "").strip()
+            # Signs behind it, too, are none of its letters.
+            bare = text.rstrip("#")
+            yield Heading(found.start(), level, line(text if bare and not bare[-1:].isspace() else bare))

@@ -1,0 +1,153 @@
+"""Outlines: what readers go by in a document: title, headings, and the numbers of lines, pages or cells.
+
+A passage is put under the headings in whose part it begins.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+# Of a heading, or a title, so many letters are kept, and of a document so many headings.
+LETTERS_MAX: Final = 120
+HEADINGS_MAX: Final = 5_000
+LINE: Final = "line"
+# What is written of one is packed from so many letters on, and has so many bytes at most.
+_PACKED_MIN: Final = 200
+_BYTES_MAX: Final = 8 << 20
+# Between a heading and the one below it.
+_BELOW: Final = " > "
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line that says what comes below it, until the next one of its level or above (1)."""
+
+    # The letter of the document at which it begins.
+    start: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Of a document."""
+
+    # What is numbered, from 1: `line`, `page`, `cell` or `chapter`; nothing, if this is empty.
+    unit: str = ""
+    # The letters at which these begin; lines are found in the text.
+    starts: tuple[int, ...] = ()
+    title: str = ""
+    headings: tuple[Heading, ...] = ()
+    # No passage goes on from one page, cell or chapter into the next.
+    is_divided: bool = False
+
+    def numbers(self, text: str, starts: Iterable[int]) -> Iterator[int | None]:
+        """Of each of growing letters, which line, page, cell or chapter it is in."""
+        line, at = 1, 0
+        for start in starts:
+            if self.unit == LINE:
+                line, at = line + text.count("\n", at, start), start
+                yield line
+            else:
+                yield bisect_right(self.starts, start) or None
+
+    def section(self, start: int) -> str:
+        """The headings under which a passage that begins there stands, its own among them: `Logs > Rotation`."""
+        return _BELOW.join(heading.text for heading in self._path(start))
+
+    def above(self, start: int, letters_max: int) -> str:
+        """What is said above such a passage and not in it: title and headings, the nearest if they are long."""
+        path = self._path(start)
+        titled = [] if self.title in ("", *(heading.text for heading in path)) else [self.title]
+        found = ""
+        for text in reversed([*titled, *(heading.text for heading in path if heading.start < start)]):
+            longer = f"{text}{_BELOW}{found}" if found else text
+            if len(longer) > letters_max:
+                break
+            found = longer
+        return found
+
+    def _path(self, start: int) -> list[Heading]:
+        place = bisect_right(self.headings, start, key=lambda heading: heading.start) - 1
+        path: list[Heading] = []
+        while place >= 0:
+            path.append(self.headings[place])
+            place = self._above[place]
+        return path[::-1]
+
+    @cached_property
+    def _above(self) -> list[int]:
+        """Of each heading the one that it stands under, or -1."""
+        found: list[int] = []
+        open_now: list[int] = []
+        for place, heading in enumerate(self.headings):
+            while open_now and self.headings[open_now[-1]].level >= heading.level:
+                open_now.pop()
+            found.append(open_now[-1] if open_now else -1)
+            open_now.append(place)
+        return found
+
+    def mapped(self, by: Callable[[str], str]) -> Outline:
+        """With another text for each, of as many letters."""
+        headings = tuple(replace(heading, text=by(heading.text)) for heading in self.headings)
+        return replace(self, title=by(self.title), headings=headings)
+
+    def digested(self) -> list[Any]:
+        """All of it, as JSON can say it."""
+        headings = [[heading.start, heading.level, heading.text] for heading in self.headings]
+        return [self.unit, list(self.starts), self.title, headings, self.is_divided]
+
+    def written(self) -> str | bytes:
+        """What is kept of it beside its passages, whose numbers are with them; read by `read`."""
+        said: dict[str, Any] = {"unit": self.unit} if self.unit else {}
+        if self.title:
+            said["title"] = self.title
+        if self.headings:
+            # Each by how far it is from the one before.
+            befores = (0, *(heading.start for heading in self.headings))
+            pairs = zip(self.headings, befores, strict=False)
+            said["headings"] = [[heading.start - before, heading.level, heading.text] for heading, before in pairs]
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":")) if said else ""
+        # Headings are half as long then.
+        return text if len(text) < _PACKED_MIN else zlib.compress(text.encode())
+
+
+# A document that says nothing of that.
+NONE: Final = Outline()
+
+
+# Passages that are found together are often of few documents.
+@lru_cache(maxsize=64)
+def read(written: str | bytes) -> Outline:
+    """What `written` wrote; `ValueError`: nothing of the kind."""
+    if not written:
+        return NONE
+    try:
+        said = json.loads(written if isinstance(written, str) else _unpacked(written))
+        headings, at = [], 0
+        for gap, level, text in said.get("headings", ()):
+            at += int(gap)
+            headings.append(Heading(at, int(level), str(text)))
+        return Outline(str(said.get("unit", "")), (), str(said.get("title", "")), tuple(headings))
+    except (AttributeError, RecursionError, TypeError, zlib.error) as error:
+        raise ValueError(str(error)) from None
+
+
+def _unpacked(written: bytes) -> str:
+    return zlib.decompressobj().decompress(written, _BYTES_MAX).decode()
+
+
+def line(text: str) -> str:
+    """A heading or title as one line that is not too long."""
+    return " ".join(text.split())[:LETTERS_MAX].rstrip()
+
+
+def headed(headings: Iterable[Heading]) -> tuple[Heading, ...]:
+    """Those that say something, as many as are kept."""
+    return tuple(heading for heading in headings if heading.text)[:HEADINGS_MAX]
