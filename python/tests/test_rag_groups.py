@@ -57,7 +57,7 @@ def test_documents_that_only_lost_passages_wait_no_longer_than_others(tmp_path: 
         embedder.sizes.clear()
         writes = []
         honest = index._passages.put
-        index._passages.put = lambda changes: writes.append(len(changes)) or honest(changes)  # type: ignore
+        index._passages.put = lambda changes, *more: writes.append(len(changes)) or honest(changes, *more)  # type: ignore
         same = [Document(document.name, document.text, {"new": 1}) for document in small(600)]
         assert index.update(same).embedded == 0
         assert writes == [128, 128, 128, 128, 88] and not sum(embedder.sizes)
