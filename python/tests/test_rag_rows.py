@@ -11,9 +11,11 @@ import pytest
 from test_rag_index import QUESTIONS, documents, flat
 
 from bench.words import Words
-from scotfree.rag import Document, Index, RagError, calibration
+from scotfree.rag import Document, Index, RagError, calibration, pending, snapshots
 from scotfree.rag.calibration import Bound
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.index import Keep
+from scotfree.rag.passages import Passages
 
 
 @pytest.fixture
@@ -127,3 +129,88 @@ def test_few_passages_are_found_and_none_is_no_fault(tmp_path: Path, embedder: W
         assert len(few.search(QUESTIONS[0]).hits) == 3 and few.bound is not None and few.bound.is_held
     with Index.build(tmp_path / "none", [], embedder) as none:
         assert none.search(QUESTIONS[0]).hits == [] and none.bound is None
+
+
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few embeddings are in memory at once."""
+    monkeypatch.setattr(pending, "MEMORY_MAX", 40)
+    monkeypatch.setattr(pending, "PART", 16)
+    monkeypatch.setattr(snapshots, "MEMORY_MAX", 40)
+    monkeypatch.setattr(snapshots, "_CODED", 7)
+
+
+@pytest.mark.parametrize("keep", ["rows", "codes"])
+def test_an_index_that_is_built_some_passages_at_a_time_is_the_one_built_at_once(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch, keep: Keep
+) -> None:
+    Index.build(tmp_path / "whole", documents(600), embedder, keep=keep).close()
+    small(monkeypatch)
+    with Index(tmp_path / "parts", embedder, keep=keep) as parts:
+        parts.update(documents(600))
+        for question in QUESTIONS:
+            # Before there are codes all are compared, where they lie.
+            assert [hit.document for hit in parts.search(question).hits] == flat(documents(600), question)
+        parts.compact()
+        bound = parts.bound
+    with Index(tmp_path / "whole", embedder) as whole:
+        assert whole.bound == bound
+    names = {path.name for path in (tmp_path / "whole").glob("*.scot")}
+    assert len(names) == (2 if keep == "rows" else 1)
+    for name in names:
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("keep", ["rows", "codes"])
+def test_many_changes_are_merged_some_at_a_time_and_none_is_lost(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch, keep: Keep
+) -> None:
+    with Index.build(tmp_path / "index", documents(200), embedder, keep=keep) as index:
+        small(monkeypatch)
+        index.update(documents(600))
+        index.remove([f"doc{place}" for place in range(0, 600, 3)])
+        index.compact()
+        left = [document for place, document in enumerate(documents(600)) if place % 3]
+        assert index.documents() == sorted(document.name for document in left)
+        assert index.changes == 0 and (found := index.snapshot()) is not None and found[1].rows == len(left)
+        for document in left[::10]:
+            assert document.name in [hit.document for hit in index.search(document.text, 3).hits]
+
+
+def test_one_that_has_grown_fourfold_learns_anew_and_embeds_nothing_for_it(
+    tmp_path: Path, embedder: Words
+) -> None:
+    with Index.build(tmp_path / "index", documents(600)[:150], embedder) as index:
+        before = index.snapshot()
+        index.update(documents(599))
+        embedder.asked.clear()
+        index.compact()
+        assert (same := index.snapshot()) is not None and before is not None
+        assert same[1].clusters == before[1].clusters, "it has not grown so much"
+        index.update(documents(600))
+        index.remove(["doc0"])
+        index.update([Document("more", "word1 more")])
+        index.compact(is_forced=True)
+        assert (anew := index.snapshot()) is not None and anew[1].clusters > before[1].clusters
+        assert anew[1].rows == 600 == index.stored.exact.numbers.size if index.stored.exact else False
+        assert not [text for text in embedder.asked if text in {one.text for one in documents(600)[:599]}]
+        assert recall(index, [*documents(600)[1:], Document("more", "word1 more")]) >= 0.97
+
+
+def test_what_is_settled_during_a_search_is_looked_for_again(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(600))
+        honest, times = Passages.embeddings, []
+
+        def settled(passages: Passages, numbers: Sequence[int], dimensions: int) -> Vectors:
+            times.append(len(numbers))
+            if len(times) == 3:
+                with Index(tmp_path / "index", Words()) as other:
+                    other.compact()
+            return honest(passages, numbers, dimensions)
+
+        monkeypatch.setattr(Passages, "embeddings", settled)
+        found = [hit.document for hit in index.search(QUESTIONS[0], deviations=5.0).hits]
+        assert len(times) > 3 and set(found) == set(flat(documents(600), QUESTIONS[0]))

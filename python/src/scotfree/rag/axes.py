@@ -8,6 +8,7 @@ for normal values the best there is at whole bits (Gersho and Gray, Vector Quant
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,8 @@ _ERRORS: Final = (1.0, 0.3634, 0.1188, 0.03744, 0.01154, 0.003490, 0.001040)
 _DEPTH_MAX: Final = len(_STEPS) - 1
 # What every kernel of a scan reads at once: codes are filled up to a multiple of it.
 _WORD_BITS: Final = 64
-# Residuals that axes are learnt from.
+# Residuals that are in memory at once, and that axes are learnt from.
+_ROWS: Final = 4_096
 _LEARNT_MAX: Final = 65_536
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -41,7 +43,8 @@ def learnt(vectors: Vectors, centres: Vectors, places: Places, bits: int, seed: 
     """Axes for vectors that lie in these clusters, with so many bits together."""
     chance = np.random.default_rng(seed)
     rows = np.sort(chance.permutation(len(vectors))[:_LEARNT_MAX])
-    variances, directions = _principal(vectors[rows] - centres[places[rows]])
+    parts = (rows[at : at + _ROWS] for at in range(0, len(rows), _ROWS))
+    variances, directions = _principal((vectors[part] - centres[places[part]] for part in parts), vectors.shape[1])
     depths = _dealt(variances, bits)
     kept = np.flatnonzero(depths)
     depths, variances, rest = depths[kept], variances[kept], np.delete(variances, kept)
@@ -55,14 +58,16 @@ def learnt(vectors: Vectors, centres: Vectors, places: Places, bits: int, seed: 
     )
 
 
-def _principal(residuals: Vectors) -> tuple[Floats, Floats]:
+def _principal(parts: Iterable[Vectors], dimensions: int) -> tuple[Floats, Floats]:
     """The variances of residuals of length one along their principal axes, and those, the greatest first."""
-    count, dimensions = residuals.shape
-    lengths = np.linalg.norm(residuals, axis=1, keepdims=True)
-    units = residuals / np.where(lengths > 0, lengths, 1)
     # What few of them say of many dimensions is not to be believed: the fewer, the more they count as all alike.
-    even = np.eye(dimensions) / dimensions
-    spread = (units.T @ units + dimensions * even) / (count + dimensions)
+    spread, count = np.eye(dimensions), dimensions
+    for residuals in parts:
+        lengths = np.linalg.norm(residuals, axis=1, keepdims=True)
+        units = residuals / np.where(lengths > 0, lengths, 1)
+        spread += units.T @ units
+        count += len(residuals)
+    spread /= count
     variances, directions = np.linalg.eigh(spread.astype(np.float64))
     return np.maximum(variances[::-1], 0), directions.T[::-1]
 

@@ -12,7 +12,7 @@ ITERATIONS: Final = 20
 # Embeddings that a centroid is learnt from, as faiss has it.
 _EACH: Final = 256
 # Embeddings that are compared with all centroids at once: so many rows of a matrix.
-_ROWS: Final = 16_384
+_ROWS: Final = 4_096
 
 Places = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -20,7 +20,8 @@ Places = np.ndarray[Any, np.dtype[np.uint32]]
 def centroids(vectors: Vectors, count: int, seed: int) -> Vectors:
     """So many centroids, each the mean of its embeddings; `vectors` have length one."""
     chance = np.random.default_rng(seed)
-    learnt = vectors[np.sort(chance.permutation(len(vectors))[: _EACH * count])]
+    chosen = chance.permutation(len(vectors))[: _EACH * count]
+    learnt = vectors if len(chosen) == len(vectors) else vectors[np.sort(chosen)]
     found = learnt[np.sort(chance.permutation(len(learnt))[:count])].copy()
     for _ in range(ITERATIONS):
         found = _means(learnt, nearest(learnt, found), found, chance)
@@ -41,11 +42,15 @@ def nearest(vectors: Vectors, centres: Vectors) -> Places:
 def _means(vectors: Vectors, places: Places, before: Vectors, chance: np.random.Generator) -> Vectors:
     """The mean of each cluster; an empty one begins anew at some embedding."""
     counts = np.bincount(places, minlength=len(before))
-    order = np.argsort(places, kind="stable")
     known = counts > 0
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])[known]
+    sums = np.zeros_like(before)
+    for at in range(0, len(vectors), _ROWS):
+        own = places[at : at + _ROWS]
+        order = np.argsort(own, kind="stable")
+        clusters, starts = np.unique(own[order], return_index=True)
+        sums[clusters] += np.add.reduceat(vectors[at : at + _ROWS][order], starts, axis=0)
     found = before.copy()
-    found[known] = np.add.reduceat(vectors[order], starts, axis=0) / counts[known, None]
+    found[known] = sums[known] / counts[known, None]
     if not known.all():
         found[~known] = vectors[chance.integers(0, len(vectors), (~known).sum())]
     return found

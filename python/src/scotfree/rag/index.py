@@ -474,9 +474,9 @@ class Index:
 
     def _write_anew(self, path: Path, seen: Seen, source: Source) -> dict[str, bytes]:
         """Writes a snapshot of all these passages, and rows if it keeps them; returns what is to be known."""
-        count, model = len(source.numbers), self._embedder.digest
+        count, dimensions = len(source.numbers), self._embedder.dimensions
         bits = self._bits or _bits_for(count, is_alone=not seen.keeps_rows)
-        clusters = write_first(path, source, axes.bits_of(self._embedder.dimensions, bits), model)
+        clusters = write_first(path, source, axes.bits_of(dimensions, bits), self._embedder)
         known, new = {_LEARNT: str(count).encode()}, replace(seen, snapshot=_native.Snapshot(path))
         complete = calibration.by_asking(source.vectors)
         if seen.keeps_rows:

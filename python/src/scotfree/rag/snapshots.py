@@ -29,6 +29,13 @@ _CODED: Final = 1_024
 _SEED: Final = 1
 
 
+class Model(Protocol):
+    """What embeds passages."""
+
+    digest: bytes
+    dimensions: int
+
+
 class Source(Protocol):
     """Passages with embeddings, of which some are in memory at a time."""
 
@@ -65,16 +72,16 @@ class Known:
         return np.array(rows, np.float32)
 
 
-def write_first(path: Path, source: Source, bits: int, model: bytes) -> int:
+def write_first(path: Path, source: Source, bits: int, model: Model) -> int:
     """A snapshot of these passages, with codes of so many bits; returns how many clusters it has."""
-    sample = _sample(source)
+    sample = _sample(source, model.dimensions)
     count = max(1, min(round(math.sqrt(len(source.numbers))), len(source.numbers) // CLUSTER_MIN))
     centres = clustering.centroids(sample, count, _SEED)
     learnt = axes.learnt(sample, centres, clustering.nearest(sample, centres), bits, _SEED)
     del sample
     places = np.concatenate([clustering.nearest(vectors, centres) for _, vectors in source.parts()])
     order = np.argsort(places, kind="stable")
-    writer = _native.SnapshotWriter(learnt, lent(centres), model=model)
+    writer = _native.SnapshotWriter(learnt, lent(centres), model=model.digest)
     for at in range(0, len(order), _CODED):
         rows = order[at : at + _CODED]
         numbers = source.numbers[rows]
@@ -83,13 +90,15 @@ def write_first(path: Path, source: Source, bits: int, model: bytes) -> int:
     return count
 
 
-def _sample(source: Source) -> Vectors:
+def _sample(source: Source, dimensions: int) -> Vectors:
     """The embeddings of some passages, drawn evenly; of few all."""
     most = max(_LEARNT_MAX, CLUSTER_MIN * round(math.sqrt(len(source.numbers))))
-    if len(source.numbers) <= most:
-        return np.concatenate([vectors for _, vectors in source.parts()])
     chance = np.random.default_rng(_SEED)
-    return source.vectors(source.numbers[np.sort(chance.permutation(len(source.numbers))[:most])])
+    numbers = source.numbers[np.sort(chance.permutation(len(source.numbers))[:most])]
+    found = np.empty((len(numbers), dimensions), np.float32)
+    for at in range(0, len(numbers), _CODED):
+        found[at : at + _CODED] = source.vectors(numbers[at : at + _CODED])
+    return found
 
 
 def write_merged(
