@@ -15,6 +15,7 @@ import pytest
 from bench import (
     debian_corpus,
     glosses_corpus,
+    rag_build,
     rag_codes,
     rag_collections,
     rag_edge,
@@ -400,3 +401,12 @@ def test_the_planner_keeps_more_of_what_is_asked_than_policies_that_do_not_ask(
     _assert_counted("rag-planner", fewer)
     assert fewer["planned_kept_percent"] == 0 < fewer["planned_clusters"] and fewer["of_budget_percent"] <= 100
     assert fewer["planned_recall"] > 0.8 and fewer["any_clusters"] > 0
+
+
+def test_a_build_is_measured_beside_what_the_process_had() -> None:
+    found = rag_build.measure("codes", {"passages": 300})
+    assert found["passages"] == 300 and found["build_s"] > 0 and found["bytes_a_passage"] > 40
+    # What 300 embeddings take, and no whole model.
+    assert 0.1 < found["peak_mib"] < 60
+    with pytest.raises(ValueError, match="arm none"):
+        rag_build.measure("none", {"passages": 1})
