@@ -153,7 +153,7 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     (tmp_path / "src/tune.py").write_text("def tune(): ...")
     # Those that go on until they are interrupted are tried in test_rag_page and test_rag_watching.
     typed = re.findall(r"^scot rag (?!serve\b|.* --watch$)(.*)$", page, re.MULTILINE)
-    assert len(typed) == 13
+    assert len(typed) == 14
     with language_server() as server:
         for line in typed:
             assert rag_cli.main(shlex.split(line.replace("http://127.0.0.1:8080/v1", server.url))) == 0, line

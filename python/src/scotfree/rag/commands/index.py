@@ -15,6 +15,7 @@ from scotfree.rag.calibration import RECALL
 from scotfree.rag.choosing import Wanted
 from scotfree.rag.commands import opening, watching
 from scotfree.rag.commands.reading import Reader
+from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
 from scotfree.rag.splitting import TOKENS_MAX
 from scotfree.rag.trouble import RagError
@@ -117,7 +118,8 @@ def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> 
         changes = index.update(reader.documents(paths, bar.update), is_gone=reader.is_moved)
     gone = [name for name in index.documents() if reader.is_below(Path(name)) and reader.is_gone(Path(name))]
     removed = index.remove(gone)
-    index.compact()
+    with Shown(is_quiet=flags.quiet).wait("learning clusters, coding passages and measuring what is found"):
+        index.compact()
     _tell(flags)("\n".join(_summary(index, changes, removed, reader)))
 
 
