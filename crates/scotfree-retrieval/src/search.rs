@@ -50,8 +50,8 @@ struct Candidate {
 
 impl Candidate {
     /// The greatest bound first; of equal ones the first passage.
-    fn order(left: &Self, right: &Self) -> Ordering {
-        right.bound.total_cmp(&left.bound).then(left.passage.cmp(&right.passage))
+    fn order(self, other: Self) -> Ordering {
+        other.bound.total_cmp(&self.bound).then(self.passage.cmp(&other.passage))
     }
 }
 
@@ -313,13 +313,17 @@ impl Kept {
     fn push(&mut self, one: Candidate) {
         self.candidates.push(one);
         if self.candidates.len() == 2 * self.count {
-            self.bar = self.candidates.select_nth_unstable_by(self.count - 1, Candidate::order).1.bound;
+            self.bar = self
+                .candidates
+                .select_nth_unstable_by(self.count - 1, |left, right| left.order(*right))
+                .1
+                .bound;
             self.candidates.truncate(self.count);
         }
     }
 
     fn ordered(mut self) -> Vec<Candidate> {
-        self.candidates.sort_unstable_by(Candidate::order);
+        self.candidates.sort_unstable_by(|left, right| left.order(*right));
         self.candidates.truncate(self.count);
         self.candidates
     }

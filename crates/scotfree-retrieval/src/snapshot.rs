@@ -329,7 +329,7 @@ fn check(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<()
 fn check_basis(basis: &Basis, centroids: &[f32]) -> Result<(), String> {
     check_dimensions(basis.dimensions)?;
     basis.check()?;
-    if centroids.is_empty() || centroids.len() % basis.dimensions != 0 {
+    if centroids.is_empty() || !centroids.len().is_multiple_of(basis.dimensions) {
         return Err(format!("{} values of centroids of {} dimensions", centroids.len(), basis.dimensions));
     }
     Ok(())

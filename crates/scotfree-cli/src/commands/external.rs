@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What to do where the Python package is not there that brings a command's program.
-pub const STUDY_ADVICE: &str = 
+pub const STUDY_ADVICE: &str =
     "make it: scripts/python.sh --study, or install the Python package with its extra, scotfree[study]";
 const RETRIEVAL_ADVICE: &str =
     "make it: scripts/python.sh --rag, or install the Python package with its extra, scotfree[rag]";
