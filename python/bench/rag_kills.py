@@ -77,7 +77,7 @@ def found(folder: Path) -> State:
     with Index(folder, Words(), keep="codes") as index:
         store = Passages(folder / "passages.sqlite")
         for name in index.documents():
-            texts = list(store.texts_of(name))
+            texts = [text for text, _ in store.texts_of(name)]
             assert len(texts) == 2
             for text in texts:
                 hit = index.search(text, 1, deviations=5.0).hits[0]

@@ -47,7 +47,7 @@ def test_a_whole_index_says_what_it_finds_and_what_more_would_take(
     assert check(folder) == 0
     printed = capsys.readouterr()
     assert "600 passages of 600 documents" in printed.out and "held (128 questions)" in printed.out
-    assert "to find     takes exact values of\n" in printed.out and "0.9 " in printed.out
+    assert "to find     a search takes exact values of\n" in printed.out and "0.9 " in printed.out
     assert "drawn from your texts" in printed.err
     assert check(folder, "--json") == 0
     said = json.loads(capsys.readouterr().out)
@@ -69,7 +69,7 @@ def test_what_is_not_found_is_told_and_held_when_that_is_asked_for(
     printed = capsys.readouterr().out
     assert "NOT HELD" in printed and f"`scot rag check --hold {before.target}`" in printed
     assert check(folder, "--questions", str(asked), "--hold", "0.98") == 0
-    assert f"0.98 is to be: held ({len(QUESTIONS)} questions)" in capsys.readouterr().out
+    assert f"0.98 is wanted: held ({len(QUESTIONS)} questions)" in capsys.readouterr().out
     with Index(folder, Words()) as index:
         assert index.bound is not None and index.bound.target == 0.98 and index.bound.deviations > 0
 
@@ -82,7 +82,7 @@ def test_an_index_without_a_snapshot_or_without_rows_is_checked(
     with Index(folder, Words(), keep=keep) as index:
         index.update(documents(300))
         assert check(folder) == 0
-        assert "nothing is measured before a snapshot" in capsys.readouterr().out
+        assert "not built to its end" in capsys.readouterr().out
         index.compact()
     assert check(folder) == 0
     printed = capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_a_damaged_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str]
     rows.write_bytes(data)
     assert check(folder) == 1
     printed = capsys.readouterr().out
-    assert "is damaged:" in printed and "the row of passage" in printed and "index again" in printed
+    assert "is damaged:" in printed and "the row of passage" in printed and "remove that file" in printed
 
 
 def test_damage_in_the_middle_of_the_texts_is_named_with_the_mend(
@@ -113,6 +113,6 @@ def test_damage_in_the_middle_of_the_texts_is_named_with_the_mend(
     path.write_bytes(data)
     assert check(folder) == 1
     printed = capsys.readouterr().out
-    assert "passages.sqlite:" in printed and "remove the folder and index again" in printed
+    assert "passages.sqlite:" in printed and "remove the index's folder and index again" in printed
     assert main(["ask", "topic3word1", "--index", str(folder), "--words", "--count", "300"]) == 2
     assert "is damaged" in (told := capsys.readouterr().err) and "index again" in told

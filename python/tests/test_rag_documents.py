@@ -302,3 +302,13 @@ def test_of_a_book_the_chapters_are_those_of_its_list(tmp_path: Path) -> None:
 def test_a_notebook_of_an_older_version_is_read() -> None:
     old = b'{"worksheets": [{"cells": [{"cell_type": "code", "input": ["a\\n", "b"]}]}]}'
     assert notebook_format.read(old.decode()).text == "a\nb"
+
+
+def test_elements_that_were_not_begun_hide_no_depth(tmp_path: Path) -> None:
+    for page in ("<div></span>" * 6_000, "<div title='</div>'>" * 6_000, '<div title = "</div>">' * 6_000):
+        path = tmp_path / "deep.html"
+        path.write_text(page)
+        with pytest.raises(Unread, match="deep"):
+            read(path)
+    (path := tmp_path / "wide.html").write_text("<div>text</div></span>" * 6_000)
+    assert read(path).text.count("text") == 6_000

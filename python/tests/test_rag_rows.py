@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from scotfree.rag.calibration import Bound
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.index import Keep
 from scotfree.rag.passages import Passages
+from scotfree.rag.placement.kinds import Placement
+from scotfree.rag.searching import Hit
 
 
 @pytest.fixture
@@ -214,3 +217,68 @@ def test_what_is_settled_during_a_search_is_looked_for_again(
         monkeypatch.setattr(Passages, "embeddings", settled)
         found = [hit.document for hit in index.search(QUESTIONS[0], deviations=5.0).hits]
         assert len(times) > 3 and set(found) == set(flat(documents(600), QUESTIONS[0]))
+
+
+def test_what_is_said_once_is_kept(tmp_path: Path, embedder: Words) -> None:
+    Index(tmp_path / "index", embedder, bits=2, keep="rows").close()
+    with Index(tmp_path / "index", embedder, recall=0.9) as index:
+        index.update(documents(150))
+        index.compact()
+        assert (one := index.snapshot()) is not None and one[1].bits == 256
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(600))
+        index.compact()
+        assert (two := index.snapshot()) is not None and two[1].bits == 256 and two[1].clusters > one[1].clusters
+        assert index.bound is not None and index.bound.target == 0.9
+    with Index(tmp_path / "other", embedder) as other:
+        assert other.hold(0.95) is None
+        other.update(documents(200))
+        other.compact()
+        assert other.bound is not None and other.bound.target == 0.95
+
+
+def test_who_has_planned_keeps_the_clusters_that_there_are(tmp_path: Path, embedder: Words) -> None:
+    with Index.build(tmp_path / "index", documents(150), embedder) as index:
+        before = index.snapshot()
+        index.update(documents(600))
+        assert before is not None and before[1].clusters > 1
+        index.place(Placement.of(memory=[0], disk=range(1, before[1].clusters)))
+        index.compact()
+        assert (after := index.snapshot()) is not None and after[1].clusters == before[1].clusters
+        assert index.stored.placement.memory == {0} and after[1].rows == 600
+
+
+def test_a_search_does_not_wait_for_a_change_that_settles_what_it_reads(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(600))
+        found: list[list[Hit]] = []
+
+        def searched(_: Document) -> None:
+            if not found:
+                thread = threading.Thread(target=lambda: found.append(index.search(QUESTIONS[0]).hits))
+                thread.start()
+                thread.join()
+
+        # It is told of each change while the change is under way.
+        index.update([Document("doc5", "another text"), *documents(599)], progress=searched)
+        assert [hit.document for hit in found[0]] == flat(documents(600), QUESTIONS[0])
+
+
+def test_damage_among_what_is_pending_is_told_and_not_waited_for(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(600))
+        honest = Passages.embeddings
+        monkeypatch.setattr(Passages, "embeddings", lambda *of: honest(*of)[1:])
+        with pytest.raises(RagError, match="embeddings of some passages are damaged"):
+            index.search(QUESTIONS[0])
+
+
+def test_any_number_of_passages_may_be_asked_for(index: Index) -> None:
+    assert len(index.search(QUESTIONS[0], 2**40).hits) == 600
+    assert index.search(QUESTIONS[0], 0).hits == []

@@ -10,6 +10,7 @@ import pytest
 from bench.words import Words
 from scotfree.rag import Document, Index, cli
 from scotfree.rag.known_texts import KnownTexts
+from scotfree.rag.outline import Outline
 from scotfree.rag.passages import Passages
 
 LICENCE = "use and copy it as you like without any warranty"
@@ -175,3 +176,23 @@ def test_a_file_that_was_moved_is_not_embedded_again(
     (tmp_path / "a.txt").rename(tmp_path / "elsewhere/a.txt")
     assert cli.main(["index", str(tmp_path / "elsewhere"), *index]) == 0
     assert "1 files added" in capsys.readouterr().err
+
+
+def test_the_same_text_without_words_is_shown_once(tmp_path: Path) -> None:
+    texts = [Document(f"rule{place}", "---\n***\n---") for place in range(40)]
+    with Index.build(tmp_path / "index", [*texts, Document("word", "word1 word2")], Words()) as index:
+        hits = index.search("word1", 10, is_distinct=True).hits
+        assert sorted({hit.text for hit in hits}) == sorted(hit.text for hit in hits) and len(hits) == 2
+        (rule,) = (hit for hit in hits if hit.document != "word")
+        assert len(rule.copies) == 39
+
+
+def test_a_title_and_a_text_that_trade_words_are_another_passage(tmp_path: Path) -> None:
+    def titled(title: str, text: str) -> Document:
+        return Document("one", text, outline=Outline(title=title))
+
+    with Index(tmp_path / "index", Words()) as index:
+        index.update([titled("A", "B: word1 word2")])
+        index.update([titled("A: B", "word1 word2")])
+        (text,) = index.texts(["one"])
+        assert text.text == "word1 word2"

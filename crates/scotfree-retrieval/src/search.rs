@@ -87,10 +87,10 @@ impl Search {
     /// Of a passage without a code nothing is known but its centroid: it may always matter.
     pub fn new(snapshot: &Arc<Snapshot>, wanted: Wanted<'_>, kernel: Kernel, gone: HashSet<u32>) -> Self {
         let scan = Scan::new(snapshot, wanted, kernel, gone);
-        let kept = KEPT_FIRST.max(2 * wanted.count);
+        let (certain, probed, passages) = (scan.certain(), scan.clusters.len(), scan.passages());
+        let kept = wanted.count.saturating_mul(2).min(passages).max(KEPT_FIRST);
         let candidates = scan.greatest(kept);
-        let (certain, probed) = (scan.certain(), scan.clusters.len());
-        let estimated = scan.passages() - certain;
+        let estimated = passages - certain;
         let (count, exact) = (wanted.count, HashMap::new());
         Self { scan, count, candidates, kept, next: 0, exact, probed, estimated, certain }
     }
@@ -131,7 +131,8 @@ impl Search {
     /// Has so many candidates at hand, if there are.
     fn keep(&mut self, count: usize) {
         if count > self.candidates.len() && self.kept < self.estimated + self.certain {
-            self.kept = count.max(KEPT_MORE * self.kept);
+            let all = self.estimated + self.certain;
+            self.kept = count.max(KEPT_MORE * self.kept).min(all);
             self.candidates = self.scan.greatest(self.kept);
         }
     }

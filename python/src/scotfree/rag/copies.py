@@ -36,9 +36,15 @@ class Copies:
         outside: set[int] = set()
         for text in found:
             shown = first.setdefault(text.text, text)
-            if shown is not text and text.text not in self._others:
-                self._others[text.text] = self._alike(shown, found, wanted)
-                outside |= {other.number for other in self._others[text.text]}
+            if shown is text:
+                continue
+            others = self._others.setdefault(text.text, [])
+            if not others:
+                others += self._alike(shown, found, wanted)
+            elif text.number not in {other.number for other in others}:
+                # Of a text without words all are not found at once.
+                others.append(text)
+            outside |= {other.number for other in others}
         return outside
 
     def of(self, text: Text) -> list[Place]:

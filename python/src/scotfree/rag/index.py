@@ -83,6 +83,8 @@ _GROWN: Final = 2
 # And one that has grown so much learns its clusters and axes anew, if all embeddings are at hand.
 _OUTGROWN: Final = 4
 _LEARNT: Final = "learnt"
+# Of a dimension, if who made it said so.
+_BITS: Final = "bits"
 _SNAPSHOT: Final = "codes-{}.scot"
 _SNAPSHOT_NAME: Final = re.compile(rb"codes-\d+\.scot")
 
@@ -236,7 +238,7 @@ class Index:
             changes_max = max(_PENDING_MAX * len(self), changes_min - 1)
             is_due = is_forced or self._seen.changes > changes_max
             if is_due:
-                self._write(self._seen, self._seen.bare)
+                self._write(self._seen, self._seen.bare, may_learn=True)
                 self._seen = self._read(self._seen)
             self._keep_bound()
         return is_due
@@ -282,6 +284,7 @@ class Index:
         self._recall = calibration.checked(recall)
         asked = None if questions is None else embed_questions(self._embedder, questions)
         with self._changing():
+            self._passages.make_known(_RECALL, str(recall).encode())
             self._keep_bound(asked, is_forced=True)
         return self.bound
 
@@ -404,13 +407,14 @@ class Index:
     def embeddings(self, hits: Sequence[Hit]) -> Vectors:
         """One row of length one for each passage that was found; made again where none is kept."""
         seen = self._seen
-        is_new = seen.pending.has(np.array([hit.number for hit in hits], np.uint32))
-        new = [hit.number for hit, new in zip(hits, is_new, strict=True) if new]
-        try:
-            vectors = dict(zip(new, seen.pending.vectors(new), strict=True))
-        except Settled:
-            self.refresh()
-            return self.embeddings(hits)
+        while True:
+            is_new = seen.pending.has(np.array([hit.number for hit in hits], np.uint32))
+            new = [hit.number for hit, new in zip(hits, is_new, strict=True) if new]
+            try:
+                vectors = dict(zip(new, seen.pending.vectors(new), strict=True))
+                break
+            except Settled:
+                seen = self._seen_again(seen)
         texts = {hit.number: hit.text for hit, new in zip(hits, is_new, strict=True) if not new}
         # Of one that is gone since it was found what stood above it is gone, too.
         texts |= {number: text.embedded for number, text in self._passages.texts(list(texts)).items()}
@@ -439,19 +443,34 @@ class Index:
             asked = replace(asked, outside=asked.outside | outside)
 
     def _find(self, answer: Answer, vector: Vectors, asked: Asked) -> list[Scored]:
+        seen = self._seen
         while True:
-            seen = self._seen
             try:
                 found = self._finder.find(seen, answer, vector, asked)
                 return self._finder.fused(seen, answer, vector, asked, found) if asked.words else found
             except Settled:
-                # Another thread or process has put into a snapshot what was pending.
-                self.refresh()
+                seen = self._seen_again(seen)
+
+    def _seen_again(self, before: Seen) -> Seen:
+        """What there is after another thread or process has settled what was pending; no change is waited for."""
+        now = self._read(before)
+        if np.array_equal(now.pending.numbers, before.pending.numbers):
+            raise RagError(
+                f"search the index {self.folder}: the embeddings of some passages are damaged",
+                "remove the folder and index again",
+            )
+        return now
 
     def _write(
-        self, seen: Seen, bare: frozenset[int], again: Sequence[int] = (), vectors: Vectors | None = None
+        self,
+        seen: Seen,
+        bare: frozenset[int],
+        again: Sequence[int] = (),
+        vectors: Vectors | None = None,
+        *,
+        may_learn: bool = False,
     ) -> None:
-        """A snapshot with what changed, of which these clusters have no codes.
+        """A snapshot with what changed, of which these clusters have no codes; of others if it `may_learn` them.
 
         `again` are the passages of those that had none and are to, and `vectors` their embeddings.
         """
@@ -461,7 +480,7 @@ class Index:
         path = self.folder / name
         if seen.snapshot is None:
             known = self._write_anew(path, seen, seen.pending)
-        elif (all_ := self._outgrown(seen)) is not None:
+        elif may_learn and (all_ := self._outgrown(seen)) is not None:
             known = self._write_anew(path, seen, all_)
         else:
             parts = gathered(seen.pending.parts(), self._embedder.dimensions)
@@ -475,9 +494,10 @@ class Index:
     def _write_anew(self, path: Path, seen: Seen, source: Source) -> dict[str, bytes]:
         """Writes a snapshot of all these passages, and rows if it keeps them; returns what is to be known."""
         count, dimensions = len(source.numbers), self._embedder.dimensions
-        bits = self._bits or _bits_for(count, is_alone=not seen.keeps_rows)
+        bits = self._bits_said() or _bits_for(count, is_alone=not seen.keeps_rows)
         clusters = write_first(path, source, axes.bits_of(dimensions, bits), self._embedder)
-        known, new = {_LEARNT: str(count).encode()}, replace(seen, snapshot=_native.Snapshot(path))
+        known = {_LEARNT: str(count).encode(), _RECALL: str(self._target()).encode()}
+        new = replace(seen, snapshot=_native.Snapshot(path))
         complete = calibration.by_asking(source.vectors)
         if seen.keeps_rows:
             placement, own = Placement.of(disk=range(clusters)), _clusters(_native.Snapshot(path), set())
@@ -493,10 +513,18 @@ class Index:
             known[_BOUND] = calibration.calibrated(new.snapshot, sample, self._target(), complete).written()
         return known
 
+    def _bits_said(self) -> float | None:
+        """How many bits a dimension has, if who made the index said so."""
+        said = self._passages.setting(_BITS)
+        return float(said) if said else self._bits
+
     def _outgrown(self, seen: Seen) -> Source | None:
         """All passages, if they are many more than clusters and axes were learnt from, and each is at hand."""
         learnt, snapshot, exact = self._passages.setting(_LEARNT), seen.snapshot, seen.stored.exact
         if learnt is None or snapshot is None or exact is None or not seen.keeps_rows:
+            return None
+        if (placed := seen.stored.placement).memory or placed.bare:
+            # Somebody has planned for the clusters that there are.
             return None
         there = np.array(snapshot.passages(), np.uint32)
         gone = np.fromiter(seen.gone, np.uint32, len(seen.gone))
@@ -579,6 +607,8 @@ class Index:
         if known is None:
             self._passages.make_known(_KEEPS, keeps.encode())
             self._passages.make_known(_RECALL, str(self._recall or calibration.RECALL).encode())
+            if self._bits is not None:
+                self._passages.make_known(_BITS, str(self._bits).encode())
             self._passages.make_known(_EMBEDDER, Made.by(self._embedder).written())
             return
         Made.read(known).check(self.folder, self._embedder)

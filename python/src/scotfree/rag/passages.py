@@ -268,11 +268,11 @@ class Passages:
         """The digest of every document."""
         return dict(self._reader.rows("select name, digest from document"))
 
-    def texts_of(self, name: str) -> dict[str, list[int]]:
-        """The numbers of a document's passages, by what is embedded of them: a text may stand in it twice."""
-        found: dict[str, list[int]] = {}
+    def texts_of(self, name: str) -> dict[tuple[str, str], list[int]]:
+        """The numbers of a document's passages, by their text, which may stand twice, and what is embedded."""
+        found: dict[tuple[str, str], list[int]] = {}
         for text in self._texts(_AMONG, [json.dumps(self._numbers(name))]):
-            found.setdefault(text.embedded, []).append(text.number)
+            found.setdefault((text.text, text.embedded), []).append(text.number)
         return found
 
     def _numbers(self, name: str) -> list[int]:
@@ -400,15 +400,23 @@ class Passages:
 
     def damages(self) -> list[str]:
         """What of the file is not as it was written, in SQLite's words; none: it is whole."""
+        found: list[str] = []
+        # One of its own: what others change is neither waited for nor undone.
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE_S)
         try:
-            found = [str(row[0]) for row in self._changes.execute(f"pragma integrity_check({_DAMAGES_MAX})")]
+            found = [str(row[0]) for row in connection.execute(f"pragma integrity_check({_DAMAGES_MAX})")]
             # The words are compared with the texts that they are of.
-            self._changes.execute("insert into words (words, rank) values ('integrity-check', 1)")
+            connection.execute("insert into words (words, rank) values ('integrity-check', 1)")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                found.append(str(error))
         except sqlite3.DatabaseError as error:
-            found = [str(error)]
+            found.append(str(error))
         finally:
-            self._changes.rollback()
-        return [f"{self._path.name}: {one}" for one in found if one != "ok"]
+            connection.rollback()
+            connection.close()
+        advice = "remove the index's folder and index again: your files are as they were"
+        return [f"{self._path.name}: {one}; {advice}" for one in found if one != "ok"]
 
     def count(self) -> int:
         """How many passages there are."""
@@ -427,13 +435,21 @@ class Passages:
         rows = self._reader.rows("select passage from pending order by passage")
         return np.fromiter((row[0] for row in rows), np.uint32, len(rows))
 
+    def pending_embeddings(self, dimensions: int) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], Vectors]:
+        """The same with a row for each."""
+        rows = self._reader.rows("select passage, embedding from pending order by passage")
+        numbers = np.fromiter((row[0] for row in rows), np.uint32, len(rows))
+        return numbers, self._vectors([row[1] for row in rows], dimensions)
+
     def embeddings(self, numbers: Sequence[int], dimensions: int) -> Vectors:
         """The embeddings of passages that no snapshot has, in the order of these; of others none."""
         found: dict[int, bytes] = {}
         for at in range(0, len(numbers), _MANY):
             part = json.dumps(numbers[at : at + _MANY])
             found.update(self._reader.rows(f"select passage, embedding from pending where {_THESE}", [part]))
-        blobs = [found[number] for number in numbers if number in found]
+        return self._vectors([found[number] for number in numbers if number in found], dimensions)
+
+    def _vectors(self, blobs: Sequence[Any], dimensions: int) -> Vectors:
         if any(not isinstance(blob, bytes) or len(blob) != 4 * dimensions for blob in blobs):
             raise self._damaged("an embedding in it")
         return np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)

@@ -37,7 +37,8 @@ class Pending:
         self.numbers: Numbers = passages.pending()
         self._held: Vectors | None = None
         if len(self.numbers) <= MEMORY_MAX:
-            self._held = self._read(self.numbers)
+            # At once, since between two statements another process may settle some.
+            self.numbers, self._held = passages.pending_embeddings(dimensions)
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -50,9 +50,11 @@ class Reader:
                 if self._connection is None:
                     raise _closed() from None
                 raise
+            except UnicodeDecodeError as error:
+                raise _damaged(error) from None
             except sqlite3.DatabaseError as error:
                 # Of this kind itself, and none derived from it, is what is wrong with the file.
-                if type(error) is sqlite3.DatabaseError:
+                if type(error) is sqlite3.DatabaseError or "Could not decode" in str(error):
                     raise _damaged(error) from None
                 raise
 
@@ -76,7 +78,7 @@ def _closed() -> RagError:
     return RagError("read the index: it is closed", "open it again")
 
 
-def _damaged(error: sqlite3.DatabaseError) -> RagError:
+def _damaged(error: Exception) -> RagError:
     return RagError(
         f"read the index: the file of its texts is damaged ({error})",
         "`scot rag check` says what else is; remove the index's folder and index again",

@@ -69,7 +69,11 @@ class Known:
         new = iter(self._pending.vectors(wanted[is_new]))
         kept = self._stored.vectors(wanted[~is_new].tolist())
         rows = [next(new) if fresh else kept[int(one)] for one, fresh in zip(wanted, is_new, strict=True)]
-        return np.array(rows, np.float32)
+        found = np.array(rows, np.float32)
+        # What is kept is rounded.
+        lengths: Vectors = np.linalg.norm(found, axis=1, keepdims=True)
+        found /= lengths
+        return found
 
 
 def write_first(path: Path, source: Source, bits: int, model: Model) -> int:

@@ -129,7 +129,7 @@ class Update:
         change = Change(document, digest)
         for passage in self._splitter.split(document):
             text = joined(document.outline.above(passage.start, self._passages.above_letters), passage.text)
-            if numbers := before.get(text):
+            if numbers := before.get((passage.text, text)):
                 change.kept[numbers.pop()] = passage
             else:
                 change.new.append(passage)

@@ -15,6 +15,7 @@ from scotfree.rag.commands import opening
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
 from scotfree.rag.placement import sample
+from scotfree.rag.placement.planner import size
 from scotfree.rag.sampling import Measured
 from scotfree.trouble import printable
 
@@ -27,6 +28,9 @@ _FOUND_MAX: Final = 0.99999
 # It is damaged, or finds less than it is to.
 _SHORT: Final = 1
 _FLOAT_BYTES: Final = 4
+# Of fewer questions a share says little.
+_FEW_MAX: Final = 30
+_FEW: Final = ("so few questions say little of others",)
 
 
 def add(parser: ArgumentParser) -> None:
@@ -80,22 +84,23 @@ def _told(index: Index, damages: list[str], measured: Measured | None) -> list[s
         return [
             f"{index.folder} is damaged:",
             *(f"  {one}" for one in damages),
-            "remove the folder and index again: your files are as they were",
         ]
     lines = [f"{index.folder}: {len(index):,} passages of {len(index.documents()):,} documents", *_sizes(index)]
     if measured is None:
-        return [*lines, "whole; nothing is measured before a snapshot, which a thousand passages or a build make"]
+        return [
+            *lines,
+            "whole, but not built to its end: searches compare all passages; `scot rag index` with the same "
+            "folders ends it",
+        ]
     verdict = "held" if measured.is_held else "NOT HELD"
     return [
         *lines,
-        f"whole; searches find {measured.found.recall:.3f} of the ten nearest, {measured.target} is to be: "
-        f"{verdict} ({measured.questions} questions)",
+        f"whole; searches find {measured.found.recall:.3f} of the ten nearest passages; {measured.target} is "
+        f"wanted: {verdict} ({measured.questions} questions)",
+        *(_FEW if measured.questions < _FEW_MAX else ()),
         "",
-        "to find     takes exact values of" + ("" if index.embeds_nothing else " (each embedded again)"),
-        *(
-            f"  {one.target:<10.5g}{one.exact:>8,.1f} passages a question, bound {one.deviations} standard errors"
-            for one in measured.others
-        ),
+        "to find     a search takes exact values of" + ("" if index.embeds_nothing else " (each embedded again)"),
+        *(f"  {one.target:<10.5g}{one.exact:>8,.1f} passages" for one in measured.others),
         *([] if measured.is_held else [_mend(measured)]),
     ]
 
@@ -113,5 +118,7 @@ def _sizes(index: Index) -> list[str]:
     path, snapshot = found
     flat = max(1, snapshot.rows * snapshot.dimensions * _FLOAT_BYTES)
     codes, rows = path.stat().st_size, index.stored.file_bytes
-    kept = f", rows {rows / flat:.1%} on the disk" if rows else ", and no rows"
-    return [f"of embeddings as floats: codes of {snapshot.bits} bits {codes / flat:.1%}{kept}"]
+    kept = f"; rows on the disk take {size(rows)}, {rows / flat:.1%}" if rows else "; no rows"
+    if index.stored.is_lost:
+        kept = f"; the file of its rows, {index.stored.name}, is gone: `scot rag plan --apply` writes it anew"
+    return [f"codes of {snapshot.bits} bits take {size(codes)}, {codes / flat:.1%} of embeddings as floats{kept}"]

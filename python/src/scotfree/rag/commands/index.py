@@ -50,8 +50,8 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--smallest",
         action="store_true",
-        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take a quarter of a "
-        "second and not a hundredth, since they embed again what may be near",
+        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take tenths of a "
+        "second or more and not hundredths, since they embed again what may be near",
     )
     parser.add_argument(
         "--recall",

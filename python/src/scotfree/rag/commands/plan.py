@@ -32,6 +32,10 @@ _FEWER_FOUND: Final = (
     "of clusters without codes a search looks through the nearest alone, and embeds all that is in them: it takes "
     "longer, and of what is nearest it misses up to 6 in 100"
 )
+_ROWS_GO: Final = (
+    "to apply it takes rows away that the index has: searches then embed passages again; leave --latency out, or "
+    "give more --storage, to keep them"
+)
 _NOT_APART: Final = "so few questions both choose and are predicted: others will take longer"
 
 
@@ -99,6 +103,7 @@ def _told(planner: Planner, plan: Plan) -> list[str]:
         f"plan: exact values of {len(kept.kept):,} clusters of {len(planner.costs.passages):,} on the disk, "
         f"of {len(kept.memory):,} also in memory" + (f"; no codes of {len(kept.bare):,}" if kept.bare else ""),
         _figures(plan.predicted, plan.flat_bytes),
+        *([_ROWS_GO] if planner.takes_rows_away(plan) else []),
         *([_FEWER_FOUND] if kept.bare else []),
         *([] if planner.is_apart else [_NOT_APART]),
         *(f"not met: {missing}" for missing in plan.missing),

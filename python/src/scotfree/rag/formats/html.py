@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Final
 
 from scotfree.rag.formats.content import Content, Unread
@@ -12,10 +13,11 @@ from scotfree.rag.trouble import needed
 # The time to parse grows with the square of how deep elements lie in each other; pages have some dozens.
 DEPTH_MAX: Final = 5_000
 _NESTED: Final = re.compile(
-    "<(/?)(?:article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
+    "<(/?)(article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
     "ol|pre|section|span|table|ul)(?![a-z0-9])",
     re.ASCII | re.IGNORECASE,
 )
+_QUOTED: Final = re.compile("=\\s*(?:\"[^\"]*\"|'[^']*')")
 # Of a page what no reader reads.
 _UNREAD: Final = ["script", "style", "noscript", "template", "svg", "nav", "head"]
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
@@ -55,10 +57,16 @@ def read(text: str) -> Content:
 
 def _depth(text: str) -> int:
     """How many elements are open at once, at most; without those that a parser ends by itself."""
-    open_now = most = 0
-    for end in _NESTED.findall(text):
-        open_now = max(0, open_now - 1) if end else open_now + 1
-        most = max(most, open_now)
+    depth = most = 0
+    open_now: Counter[str] = Counter()
+    # What stands in an attribute ends nothing, and what was not begun does not end.
+    for end, name in _NESTED.findall(_QUOTED.sub("=", text)):
+        kind = name.lower()
+        if end and not open_now[kind]:
+            continue
+        open_now[kind] += -1 if end else 1
+        depth += -1 if end else 1
+        most = max(most, depth)
     return most
 
 

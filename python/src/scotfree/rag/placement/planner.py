@@ -92,6 +92,10 @@ class Planner:
         missing = self._missing(budget, kept)
         return Plan(budget, kept, predicted, self._frontier(), missing, self.costs.flat_bytes)
 
+    def takes_rows_away(self, plan: Plan) -> bool:
+        """Whether clusters have rows now that have none under a plan."""
+        return bool(self.index.stored.exact and self.index.stored.placement.kept - plan.placement.kept)
+
     def predicted(self, placement: Placement) -> Figures:
         """What searches will take."""
         return self.costs.predicted(placement, self.checking)

@@ -181,7 +181,7 @@ class Exact:
                 for place, row in enumerate(self._read(at, min(_MANY, len(self.numbers) - at)), at):
                     self._check(place, row)
         except RagError as error:
-            return [error.problem]
+            return [str(error)]
         return []
 
     def cool(self) -> None:
