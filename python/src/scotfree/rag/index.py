@@ -15,7 +15,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -269,12 +269,20 @@ class Index:
         return self._seen.keeps_rows and self._seen.stored.exact is not None
 
     def damages(self) -> list[str]:
-        """What of its files is not as it was written, the first things in words; none: it is whole.
+        """What of its files is not as it was written, with what to do; none: it is whole.
 
-        The codes were read when it was opened.
+        The codes were read when it was opened. Waits for threads that change it; while another process does, the
+        index of words is not compared with the texts, for which nobody may write.
         """
         exact = self._seen.stored.exact
-        return [*self._passages.damages(), *(exact.damages() if exact else [])]
+        with self._change_lock, ExitStack() as held:
+            is_alone = True
+            try:
+                held.enter_context(self._locked())
+            except RagError:
+                is_alone = False
+            texts = self._passages.damages(with_words=is_alone)
+        return [*texts, *(exact.damages() if exact else [])]
 
     def hold(self, recall: float, questions: Sequence[str] | None = None) -> Bound | None:
         """Has searches find so much of the nearest from now on, for these questions or for drawn ones.

@@ -398,18 +398,18 @@ class Passages:
         texts, free_bytes = whole - places, free * page_bytes
         return Sizes(texts, words, free_bytes, pages * page_bytes - free_bytes - texts - words)
 
-    def damages(self) -> list[str]:
-        """What of the file is not as it was written, in SQLite's words; none: it is whole."""
+    def damages(self, *, with_words: bool) -> list[str]:
+        """What of the file is not as it was written, in SQLite's words; none: it is whole.
+
+        `with_words`: the index of words is compared with the texts, for which nobody else may write meanwhile.
+        """
         found: list[str] = []
-        # One of its own: what others change is neither waited for nor undone.
+        # One of its own: nothing that others change is undone.
         connection = sqlite3.connect(self._path, timeout=_PATIENCE_S)
         try:
             found = [str(row[0]) for row in connection.execute(f"pragma integrity_check({_DAMAGES_MAX})")]
-            # The words are compared with the texts that they are of.
-            connection.execute("insert into words (words, rank) values ('integrity-check', 1)")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                found.append(str(error))
+            if with_words:
+                connection.execute("insert into words (words, rank) values ('integrity-check', 1)")
         except sqlite3.DatabaseError as error:
             found.append(str(error))
         finally:
