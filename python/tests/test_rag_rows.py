@@ -282,3 +282,15 @@ def test_damage_among_what_is_pending_is_told_and_not_waited_for(
 def test_any_number_of_passages_may_be_asked_for(index: Index) -> None:
     assert len(index.search(QUESTIONS[0], 2**40).hits) == 600
     assert index.search(QUESTIONS[0], 0).hits == []
+
+
+def test_a_build_of_damaged_embeddings_is_refused_in_words(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(100))
+        honest = Passages.embeddings
+        monkeypatch.setattr(Passages, "embeddings", lambda *of: honest(*of)[1:])
+        with pytest.raises(RagError, match="some are not there; remove the folder"):
+            index.compact()

@@ -13,6 +13,7 @@ import numpy as np
 
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
+from scotfree.rag.trouble import RagError
 
 # Embeddings in memory at once: 25 MB, where they have 384 dimensions.
 MEMORY_MAX: Final = 16_384
@@ -24,8 +25,13 @@ Numbers = np.ndarray[Any, np.dtype[np.uint32]]
 Scored = tuple[int, float]
 
 
-class Settled(Exception):
-    """Some of them are in a snapshot by now, or gone: whoever reads them looks anew."""
+class Settled(RagError):
+    """Some of them are in a snapshot by now, or gone: a search looks anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "read embeddings that are in no snapshot yet: some are not there", "remove the folder and index again"
+        )
 
 
 class Pending:
