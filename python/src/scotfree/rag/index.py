@@ -395,7 +395,10 @@ class Index:
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
         wanted = read({} if where is None else where)
-        outside = self._passages.outside(wanted)
+        outside: set[int] = set()
+        if where is not None:
+            with answer.stage("filter"):
+                outside = self._passages.outside(wanted)
         deviations = None if deviations is None else _checked(deviations)
         asked = Asked(count, probes, deviations, outside, question if with_words else "")
         if vector is None:
