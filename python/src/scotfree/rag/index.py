@@ -396,7 +396,7 @@ class Index:
         answer = Answer()
         wanted = read({} if where is None else where)
         outside: set[int] = set()
-        if where is not None:
+        if where:
             with answer.stage("filter"):
                 outside = self._passages.outside(wanted)
         deviations = None if deviations is None else _checked(deviations)
