@@ -96,3 +96,14 @@ def test_what_is_left_out_is_forgotten(
     assert "say patterns as in a .gitignore file" in capsys.readouterr().err
     with pytest.raises(RagError, match="say patterns"):
         Choice(folder, Wanted(include=["!"]))
+
+
+def test_patterns_that_choose_nothing_forget_nothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = str(tmp_path / "index")
+    assert cli.main(["index", str(folder), "--index", index, "--quiet"]) == 0
+    assert cli.main(["index", str(folder), "--index", index, "--include", "*.nope"]) == 2
+    assert "no file there is as --include *.nope says" in capsys.readouterr().err
+    assert cli.main(["index", str(folder), "--index", index]) == 0
+    assert "0 removed" in capsys.readouterr().err

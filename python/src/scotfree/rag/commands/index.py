@@ -114,6 +114,12 @@ def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> 
     """Makes an index what the files are."""
     reader = Reader(roots, index.folder, wanted)
     paths = reader.files()
+    if flags.include and not paths and not flags.watch:
+        # A slip of the pen would forget all that was read before.
+        raise RagError(
+            f"index {', '.join(map(str, roots))}: no file there is as --include {' '.join(flags.include)} says",
+            "say other patterns; --forget forgets what was indexed from there",
+        )
     with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:
         changes = index.update(reader.documents(paths, bar.update), is_gone=reader.is_moved)
     gone = [name for name in index.documents() if reader.is_below(Path(name)) and reader.is_gone(Path(name))]
