@@ -38,12 +38,13 @@ BATCH: Final = 16
 _LEAST: Final = 0.5
 _MOST: Final = 5.0
 _STEP: Final = 0.1
+_STEPS: Final = round((_MOST - _LEAST) / _STEP)
 # With which hardly anything near is missed: of a thousand of the nearest fewer than one.
 _WIDE: Final = 3.0
 # What is drawn is a sample: of what may be missed so great a part is left free.
 _FREE: Final = 0.3
 # Two passages whose similarities differ by less are equally near: one text may stand in many documents.
-_SAME: Final = 1e-6
+SAME: Final = 1e-6
 # A sentence of fewer words asks nothing; more of it is no question.
 _WORDS_MIN: Final = 4
 _WORDS_MAX: Final = 24
@@ -116,18 +117,25 @@ def calibrated(snapshot: _native.Snapshot, sample: Sample, target: float, comple
     """The narrowest bound with which searches find `target` of what is near to the sample's questions."""
 
     def tried(step: int) -> Found:
-        return found(snapshot, sample, _LEAST + step * _STEP, complete)
+        return found(snapshot, sample, _deviations(step), complete)
 
     wanted = target + _FREE * (1 - target)
-    low, high = 0, round((_MOST - _LEAST) / _STEP)
+    low, high = 0, _STEPS
     while low < high:
         middle = (low + high) // 2
         if tried(middle).recall >= wanted:
             high = middle
         else:
             low = middle + 1
-    best = tried(low)
-    return Bound(target, best.recall, round(_LEAST + low * _STEP, 3), snapshot.rows, round(best.exact, 1))
+    return _bound(snapshot, target, _deviations(low), tried(low))
+
+
+def _deviations(step: int) -> float:
+    return round(_LEAST + step * _STEP, 3)
+
+
+def _bound(snapshot: _native.Snapshot, target: float, deviations: float, of: Found) -> Bound:
+    return Bound(target, of.recall, deviations, snapshot.rows, round(of.exact, 1))
 
 
 def found(snapshot: _native.Snapshot, sample: Sample, deviations: float, complete: Complete) -> Found:
@@ -149,15 +157,14 @@ def several(
     snapshot: _native.Snapshot, sample: Sample, targets: Sequence[float], complete: Complete
 ) -> list[Bound]:
     """The narrowest bound for each share of the nearest; of those that no bound finds none."""
-    steps = range(round((_MOST - _LEAST) / _STEP) + 1)
-    bounds, rest = [], sorted(targets)
-    for step in steps:
-        deviations = round(_LEAST + step * _STEP, 3)
-        tried = found(snapshot, sample, deviations, complete) if rest else Found(0.0, 0.0)
-        while rest and tried.recall >= rest[0]:
-            bounds.append(Bound(rest.pop(0), tried.recall, deviations, snapshot.rows, round(tried.exact, 1)))
-        if deviations >= _WIDE:
+    bounds: list[Bound] = []
+    rest = sorted(targets)
+    for deviations in map(_deviations, range(_STEPS + 1)):
+        if not rest or deviations > _WIDE:
             break
+        tried = found(snapshot, sample, deviations, complete)
+        while rest and tried.recall >= rest[0]:
+            bounds.append(_bound(snapshot, rest.pop(0), deviations, tried))
     return bounds
 
 
@@ -197,12 +204,12 @@ def nearest(questions: Vectors, parts: Iterable[tuple[Numbers, Vectors]]) -> lis
     for numbers, vectors in parts:
         similarities = questions @ vectors.T
         best = -np.partition(np.concatenate([-best, -similarities], axis=1), COUNT - 1, axis=1)[:, :COUNT]
-        least = best.min(axis=1) - _SAME
+        least = best.min(axis=1) - SAME
         for own, row, bar in zip(kept, similarities, least, strict=True):
             places = np.flatnonzero(row >= bar)
             own.append((numbers[places], row[places]))
     found = []
-    for own, bar in zip(kept, best.min(axis=1) - _SAME, strict=True):
+    for own, bar in zip(kept, best.min(axis=1) - SAME, strict=True):
         pairs = ((int(number), float(value)) for part in own for number, value in zip(*part, strict=True))
         found.append({number: value for number, value in pairs if value >= bar})
     return found

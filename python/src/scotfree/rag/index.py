@@ -35,6 +35,7 @@ from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Wanted, Where, pass
 from scotfree.rag.pending import Pending, Scored, Settled
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
+from scotfree.rag.placement.rows import of_length_one
 from scotfree.rag.placement.stored import Stored
 from scotfree.rag.sampling import Measured, Sampler
 from scotfree.rag.searching import (
@@ -431,10 +432,7 @@ class Index:
         texts |= {number: text.embedded for number, text in self._passages.texts(list(texts)).items()}
         vectors |= self._finder.vectors(seen, Answer(), texts)
         rows = np.array([vectors[hit.number] for hit in hits], np.float32).reshape(-1, self._embedder.dimensions)
-        # What is kept is rounded.
-        lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows /= lengths
-        return rows
+        return of_length_one(rows)
 
     def _hits(
         self, answer: Answer, vector: Vectors, asked: Asked, wanted: Wanted, copies: Copies | None
@@ -508,20 +506,19 @@ class Index:
         bits = self._bits_said() or _bits_for(count, is_alone=not seen.keeps_rows)
         clusters = write_first(path, source, axes.bits_of(dimensions, bits), self._embedder)
         known = {_LEARNT: str(count).encode(), _RECALL: str(self._target()).encode()}
-        new = replace(seen, snapshot=_native.Snapshot(path))
+        snapshot = _native.Snapshot(path)
+        new = replace(seen, snapshot=snapshot)
         complete = calibration.by_asking(source.vectors)
         if seen.keeps_rows:
-            placement, own = Placement.of(disk=range(clusters)), _clusters(_native.Snapshot(path), set())
+            placement, own = Placement.of(disk=range(clusters)), _clusters(snapshot, set())
             said = seen.stored.written(self.folder, path, placement, own, source.vectors)
             known[stored.SETTING] = said
-            kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
-            new = replace(new, stored=kept)
+            new = replace(new, stored=Stored.opened(self.folder, said, path, dimensions))
             complete = self._sampler.completing(new)
-        assert new.snapshot is not None
         if not guesses(new):
             questions = self._sampler.drawn(source.numbers, calibration.QUESTIONS)
             sample = calibration.Sample(questions, calibration.nearest(questions, source.parts()))
-            known[_BOUND] = calibration.calibrated(new.snapshot, sample, self._target(), complete).written()
+            known[_BOUND] = calibration.calibrated(snapshot, sample, self._target(), complete).written()
         return known
 
     def _bits_said(self) -> float | None:

@@ -18,6 +18,7 @@ from scotfree.rag import axes, clustering
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.lending import lent
 from scotfree.rag.pending import MEMORY_MAX, Numbers, Pending
+from scotfree.rag.placement.rows import of_length_one
 from scotfree.rag.placement.stored import Stored
 
 # Below, a cluster has too few embeddings to be learnt from.
@@ -69,11 +70,7 @@ class Known:
         new = iter(self._pending.vectors(wanted[is_new]))
         kept = self._stored.vectors(wanted[~is_new].tolist())
         rows = [next(new) if fresh else kept[int(one)] for one, fresh in zip(wanted, is_new, strict=True)]
-        found = np.array(rows, np.float32)
-        # What is kept is rounded.
-        lengths: Vectors = np.linalg.norm(found, axis=1, keepdims=True)
-        found /= lengths
-        return found
+        return of_length_one(np.array(rows, np.float32))
 
 
 def write_first(path: Path, source: Source, bits: int, model: Model) -> int:

@@ -25,6 +25,7 @@ import numpy as np
 
 from scotfree.rag import calibration
 from scotfree.rag.edge.index import Configuration, EdgeIndex, Found, Settings
+from scotfree.rag.embed.batches import BATCH_PASSAGES
 from scotfree.rag.embed.embedder import Vectors, embed, embed_questions
 from scotfree.rag.evaluation.corpus import embeddings
 from scotfree.rag.evaluation.progress import Shown
@@ -41,8 +42,6 @@ _LOCK: Final = "lock"
 _SEED: Final = 1
 # Passages whose embedding is timed.
 _TIMED: Final = 64
-# Passages that are embedded at once, and of which an interrupted update loses nothing but the time.
-_BATCH: Final = 128
 # What a file that was cut or overwritten makes of reading it.
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
@@ -231,8 +230,8 @@ def _change(index: Index, folder: Path, numbers: list[int], now: tuple[Built, Ed
     edge = _open(index, folder, after)
     texts = _texts_of(index)
     with shown.bar("embedding", len(new), "passage") as progress:
-        for at in range(0, len(new), _BATCH):
-            part = new[at : at + _BATCH]
+        for at in range(0, len(new), BATCH_PASSAGES):
+            part = new[at : at + BATCH_PASSAGES]
             words = texts(part)
             for number, text, vector in zip(part, words, embed(index.embedder, words), strict=True):
                 edge.insert(number, text, vector)

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from scotfree.rag import calibration
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.evaluation.corpus import Part, Progress
 
 # Passages by which a search is compared.
-COUNT: Final = 10
-# Two passages whose similarities differ by less are equally near: one text may stand in many documents.
-_SAME: Final = 1e-6
+COUNT: Final = calibration.COUNT
 # Questions and embeddings that are multiplied at once.
 _QUESTIONS: Final = 32
 _ROWS: Final = 16_384
@@ -60,7 +59,7 @@ class Exact:
             return 1.0
         similarities = self._vectors[sorted(set(rows))] @ question
         # Multiplied one by one and in matrices, products differ in their last digits.
-        right = int((similarities >= nearest.least - _SAME).sum())
+        right = int((similarities >= nearest.least - calibration.SAME).sum())
         return min(right, len(nearest.rows)) / len(nearest.rows)
 
     def _similarities(self, questions: Vectors) -> Iterator[np.ndarray[Any, Any]]:

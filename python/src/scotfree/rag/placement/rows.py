@@ -77,6 +77,13 @@ def restored(rows: Rows) -> Vectors:
     return found
 
 
+def of_length_one(vectors: Vectors) -> Vectors:
+    """The same vectors (a row each) at length one: those of rows are rounded."""
+    lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
+    found: Vectors = vectors / lengths
+    return found
+
+
 def write(path: Path, snapshot: bytes, held: Numbers, others: Numbers, batches: Iterable[Rows]) -> None:
     """Writes a file for a snapshot of that identity: rows of all `held`, then of all others, some at a time."""
     numbers = np.concatenate([held, others]).astype("<u4")
