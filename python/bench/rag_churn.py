@@ -82,7 +82,7 @@ def _change(index: Index, gone: Sequence[Document], new: Sequence[Document]) -> 
 
 def _texts(prepared: Prepared, documents: Sequence[Document]) -> set[str]:
     names = {document.name for document in documents}
-    return {part.text for part in prepared.parts if part.document in names}
+    return {part.embedded for part in prepared.parts if part.document in names}
 
 
 def _recall(index: Index, prepared: Prepared, there: Sequence[Document]) -> float:

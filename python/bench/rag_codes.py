@@ -1,7 +1,8 @@
 """Codes that say what to embed again, beside EdgeRAG's clusters that are embedded whole, at equal recall.
 
-Of one collection: our index as `scot rag eval` measures it, and the thesis' index (IVF+Gen: nothing is stored or
-cached) with as few clusters as find no less on these very questions, which favours it.
+Of one collection: our index that keeps codes alone, as `scot rag eval` measures it, and the thesis' index
+(IVF+Gen: nothing is stored or cached) with as few clusters as find no less on these very questions, which favours
+it.
 
 Processor time is of all questions. Ours is measured in a process of its own. A question to theirs embeds some
 ten thousand passages, a cluster at a time, and a cluster takes the same whoever asks: each is embedded once as a
@@ -34,7 +35,9 @@ from scotfree.rag.evaluation.rows import Row
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """The arm is the collection."""
     prepared = rag_collections.prepared(arm, settings["questions"])
-    evaluation = evaluate(prepared.collection, prepared.base.parent, Settings(cache_bytes=0), Shown())
+    evaluation = evaluate(
+        prepared.collection, prepared.base.parent, Settings((Mode.SMALLEST,), cache_bytes=0), Shown()
+    )
     ours = evaluation.modes[0]
     found = _beside(prepared, ours, settings["direct_questions"])
     if evaluation.exact:

@@ -82,7 +82,7 @@ class Kind:
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """The arm is the collection."""
     prepared = rag_collections.prepared(arm, settings["questions"])
-    folders = _built(prepared)
+    folders = built(prepared, list(KINDS))
     half = len(prepared.questions) // 2
     table = _Table(prepared.known)
     beside = Beside(table, {part.document: row for row, part in enumerate(prepared.parts)})
@@ -107,9 +107,11 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def _built(prepared: Prepared) -> dict[str, Path]:
+def built(prepared: Prepared, names: Sequence[str]) -> dict[str, Path]:
+    """The folders of indexes of these kinds, made where they are not there."""
     folders = {}
-    for name, kind in KINDS.items():
+    for name in names:
+        kind = KINDS[name]
         folder = prepared.base / f"compared-{name}"
         done = folder / _QUESTIONS
         if not done.exists():
@@ -171,17 +173,21 @@ def _numbers(name: str, times: Sequence[int]) -> dict[str, float]:
 
 def _sizes(name: str, folder: Path, passages: int, effort: int) -> dict[str, float]:
     """Bytes a passage: on the disk without texts, and in the memory of a process that was asked."""
-    disk = sum(path.stat().st_size for path in _vectors(folder))
-    memory = _asked_apart(name, folder, effort)
+    memory = asked_apart(name, folder, effort)
     return {
-        f"{name}_disk_b": disk / passages,
+        f"{name}_disk_b": disk_bytes(folder) / passages,
         f"{name}_memory_b": memory["resident"] / passages,
         f"{name}_anonymous_b": memory["anonymous"] / passages,
     }
 
 
-def _asked_apart(name: str, folder: Path, effort: int) -> dict[str, int]:
-    """What a process of its own has more of memory when it was asked."""
+def disk_bytes(folder: Path) -> int:
+    """What an index has on the disk without texts."""
+    return sum(path.stat().st_size for path in _vectors(folder))
+
+
+def asked_apart(name: str, folder: Path, effort: int) -> dict[str, int]:
+    """Bytes that a process of its own has more of memory when it was asked: resident, and of those anonymous."""
     words = [sys.executable, "-m", "bench.rag_glosses", name, str(folder), str(effort)]
     found: dict[str, int] = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     return found

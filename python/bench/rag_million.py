@@ -87,7 +87,7 @@ class _Made:
 def _write_index(folder: Path, of: Prepared, count: int) -> None:
     def documents() -> Iterator[Document]:
         for number in range(count):
-            text = of.parts[number % len(of.parts)].text
+            text = of.parts[number % len(of.parts)].embedded
             yield Document(str(number), numbered(number, text), is_whole=True)
 
     made = _Made(Spread(of.model, folder / _APART), np.load(folder / _FLAT, mmap_mode="r"))

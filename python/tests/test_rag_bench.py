@@ -18,6 +18,7 @@ from bench import (
     rag_build,
     rag_codes,
     rag_collections,
+    rag_default,
     rag_edge,
     rag_glosses,
     rag_million,
@@ -28,11 +29,12 @@ from bench.rag_device import Device, Memory, Paced
 from bench.words import DIMENSIONS, Words
 from scotfree.rag import Document, RagError
 from scotfree.rag.embed.embedder import Vectors
-from scotfree.rag.evaluation import beir
+from scotfree.rag.evaluation import beir, comparing
 from scotfree.rag.evaluation.beir import Collection
 from scotfree.rag.evaluation.modes import Mode, Opening, build_ours
 from scotfree.rag.evaluation.prepared import prepare
 from scotfree.rag.evaluation.progress import Shown
+from scotfree.rag.outline import Outline
 from scotfree.rag.placement import costs, rates
 from scotfree.rag.placement.rates import Rates
 
@@ -225,7 +227,7 @@ def test_indexes_of_others_are_asked_beside_ours(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setattr(rag_glosses, "OnnxEmbedder", lambda **_: Words())
     # Processes of their own cannot be told of either.
-    monkeypatch.setattr(rag_glosses, "_asked_apart", lambda *_: {"resident": 4000, "anonymous": 400})
+    monkeypatch.setattr(rag_glosses, "asked_apart", lambda *_: {"resident": 4000, "anonymous": 400})
     found = rag_glosses.measure("made", {"questions": 40, "rounds": 2, "recall": 0.95})
     _assert_counted("rag-glosses", found)
     assert found["flat_recall"] == found["sqlite_vec_recall"] == 1
@@ -235,6 +237,42 @@ def test_indexes_of_others_are_asked_beside_ours(tmp_path: Path, monkeypatch: py
         assert found[f"{name}_memory_b"] == 10
     assert 0 < found["sq8_effort"] < 20 and found["flat_disk_b"] == pytest.approx(DIMENSIONS * 4, rel=0.01)
     assert found["ours_smallest_disk_b"] < found["ours_disk_b"] < found["flat_disk_b"] < found["hnswlib_disk_b"]
+
+
+def test_the_index_as_it_is_by_default_is_asked_beside_a_flat_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(400)]
+    documents = [Document(str(at), text, outline=Outline(title=f"word{at % 7}")) for at, text in enumerate(texts)]
+    of = Collection(documents, {str(at): f"topic{at % 9} word{at}" for at in range(40)})
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    monkeypatch.setattr(rag_default, "OnnxEmbedder", lambda **_: Words())
+    monkeypatch.setattr(rag_glosses, "asked_apart", lambda *_: {"resident": 4000, "anonymous": 400})
+    found = rag_default.measure("made", {"questions": 40, "rounds": 2})
+    _assert_counted("rag-default", found)
+    # Titles are embedded with the texts, by the index and by what it is compared with.
+    assert found["flat_recall"] == 1 and found["ours_recall"] > 0.95 and found["questions"] == 40
+    assert found["p50_times"] == found["ours_p50_ms"] / found["flat_p50_ms"] > 0
+    flat = 400 * DIMENSIONS * 4
+    assert found["mapped_percent"] == pytest.approx(100 * 3600 / flat) and 25 < found["disk_percent"] < 100
+
+
+def test_codes_alone_are_measured_where_passages_are_embedded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluated(_: object, __: object, settings: comparing.Settings, ___: object) -> None:
+        assert settings.modes == (Mode.SMALLEST,) and not settings.cache_bytes
+        raise RagError("evaluate: asked rightly", "go on")
+
+    of = Collection([Document("a", "topic1 word1")], {"1": "topic1"})
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    monkeypatch.setattr(rag_codes, "evaluate", evaluated)
+    with pytest.raises(RagError, match="asked rightly"):
+        rag_codes.measure("made", {"questions": 1, "direct_questions": 1})
 
 
 def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -> None:

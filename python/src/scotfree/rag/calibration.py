@@ -43,6 +43,8 @@ _STEPS: Final = round((_MOST - _LEAST) / _STEP)
 _WIDE: Final = 3.0
 # What is drawn is a sample: of what may be missed so great a part is left free.
 _FREE: Final = 0.3
+# And where the widest bound finds no more than that, so great a part less is as good.
+_BESIDE: Final = 0.1
 # Two passages whose similarities differ by less are equally near: one text may stand in many documents.
 SAME: Final = 1e-6
 # A sentence of fewer words asks nothing; more of it is no question.
@@ -114,12 +116,15 @@ class Found:
 
 
 def calibrated(snapshot: _native.Snapshot, sample: Sample, target: float, complete: Complete) -> Bound:
-    """The narrowest bound with which searches find `target` of what is near to the sample's questions."""
+    """The narrowest bound with which searches find `target` of what is near to the sample's questions.
+
+    Of what no bound finds, since rows are rounded, a wider one finds no more: it would only read more of them.
+    """
 
     def tried(step: int) -> Found:
         return found(snapshot, sample, _deviations(step), complete)
 
-    wanted = target + _FREE * (1 - target)
+    wanted = min(target + _FREE * (1 - target), tried(_STEPS).recall - _BESIDE * (1 - target))
     low, high = 0, _STEPS
     while low < high:
         middle = (low + high) // 2

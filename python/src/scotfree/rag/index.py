@@ -50,7 +50,7 @@ from scotfree.rag.searching import (
 )
 from scotfree.rag.seen import Seen
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
-from scotfree.rag.splitting import Cut
+from scotfree.rag.splitting import NEW, Cut
 from scotfree.rag.trouble import RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
@@ -60,10 +60,14 @@ CACHE_BYTES: Final = 4 << 20
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
 _SEED: Final = 1
-# A dimension has so many bits on average where rows lie beside the codes, and where there are few passages: those
-# that vary most have several, others none.
+# A dimension has so many bits on average: those that vary most have several, others none.
 BITS: Final = 5 / 6
 BITS_MAX: Final = 6
+# Where rows lie beside the codes and there are at most so many passages, so many: a code that says less costs some
+# rows more to be read, and axes are dear beside few codes. For each doubling so many more, up to those above.
+_FEW_ROWS: Final = 5_000
+_BITS_FEW: Final = 1 / 2
+_BITS_ROWS_DOUBLED: Final = 1 / 8
 # Of codes alone, beyond so many passages, so many more for each doubling: among more there are more that are near,
 # and each that codes cannot tell from them is embedded.
 _FEW: Final = 25_000
@@ -582,7 +586,7 @@ class Index:
         """How documents are cut: as they were, as long as there are any."""
         said = self._passages.setting(_CUT)
         is_new = self._passages.setting(_EMBEDDER) is None
-        cut = Cut(is_titled=True) if is_new else Cut.read(said)
+        cut = NEW if is_new else Cut.read(said)
         wanted = replace(
             cut,
             tokens=cut.tokens if tokens is None else tokens,
@@ -729,8 +733,13 @@ def _kept_with(bits: float | None, dimensions: int) -> Keep:
 
 def _bits_for(passages: int, *, is_alone: bool) -> float:
     """How many bits a dimension codes of so many passages have; `is_alone`: nothing nearer lies beside them."""
-    doublings = math.log2(max(passages, _FEW) / _FEW) if is_alone else 0.0
-    return min(BITS + _BITS_DOUBLED * doublings, BITS_EXACT_ENOUGH - _BITS_DOUBLED)
+    if is_alone:
+        return min(BITS + _BITS_DOUBLED * _doublings(passages, _FEW), BITS_EXACT_ENOUGH - _BITS_DOUBLED)
+    return min(_BITS_FEW + _BITS_ROWS_DOUBLED * _doublings(passages, _FEW_ROWS), BITS)
+
+
+def _doublings(count: int, of: int) -> float:
+    return math.log2(max(count, of) / of)
 
 
 def _serial(name: str) -> int:

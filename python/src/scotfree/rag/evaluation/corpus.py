@@ -15,7 +15,8 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.splitting import Splitter
+from scotfree.rag.passages import joined
+from scotfree.rag.splitting import NEW, Splitter
 from scotfree.rag.trouble import RagError
 
 # Passages that are embedded at once; what a kill costs, too.
@@ -36,13 +37,22 @@ class Part:
     document: str
     start: int
     text: str
+    # Of what stands above it as much as is embedded with it.
+    above: str = ""
+
+    @property
+    def embedded(self) -> str:
+        """What an index embeds of it."""
+        return joined(self.above, self.text)
 
 
 def parts(documents: Iterable[Document], embedder: Embedder, progress: Progress = lambda _: None) -> list[Part]:
-    """The passages of documents as an index splits them, in their order; progress is in documents."""
-    splitter, found = Splitter(embedder), []
+    """The passages of documents as a new index has them, in their order; progress is in documents."""
+    splitter, letters, found = Splitter(embedder, NEW), NEW.above_letters(embedder), []
     for document in documents:
-        found += [Part(document.name, passage.start, passage.text) for passage in splitter.split(document)]
+        for passage in splitter.split(document):
+            above = document.outline.above(passage.start, letters)
+            found.append(Part(document.name, passage.start, passage.text, above))
         progress(1)
     return found
 
