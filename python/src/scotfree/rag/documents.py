@@ -46,6 +46,8 @@ class Document:
     is_whole: bool = False
     # Its title and headings, and what its places are counted in.
     outline: Outline = NONE
+    # The letter at which its passages begin: what stands before is in its metadata.
+    begin: int = 0
 
 
 def files(
@@ -81,8 +83,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def read(path: Path) -> Document:
-    """Reads one; `Unread` says why it is no document."""
+def read(path: Path, doubt: Callable[[str], object] = lambda _: None) -> Document:
+    """Reads one; `Unread` says why it is no document, and `doubt` is told what of it could not be understood."""
     if not is_unicode(str(path)):
         raise Unread("its name is no UTF-8")
     try:
@@ -97,12 +99,16 @@ def read(path: Path) -> Document:
         raise Unread(error.strerror or str(error), is_unseen=True) from None
     if not content.text.strip():
         raise Unread("it has no text")
+    if content.doubt:
+        doubt(content.doubt)
     return Document(
         str(path),
         _whole(content.text),
-        {"suffix": kind},
+        # Whatever it says of itself.
+        content.metadata | {"suffix": kind},
         kind in _MARKDOWN,
         outline=content.outline.mapped(_whole),
+        begin=content.begin,
     )
 
 

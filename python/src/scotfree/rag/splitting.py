@@ -103,7 +103,7 @@ class Splitter:
     def split(self, document: Document) -> list[Passage]:
         """The passages in their order; together they are the document but for spaces between them."""
         if document.is_whole:
-            return [Passage(0, document.text)]
+            return [Passage(document.begin, document.text[document.begin :])]
         splitter = self._markdown if document.is_markdown else self._text
         found = [
             (begin + at + start, text)
@@ -119,7 +119,7 @@ def _divided(document: Document) -> Iterator[tuple[int, str]]:
     """The parts of a document that no passage goes beyond, each with where it begins."""
     outline, text = document.outline, document.text
     if not outline.is_divided:
-        yield 0, text
+        yield document.begin, text[document.begin :]
         return
     for start, end in pairwise((*outline.starts, len(text))):
         yield start, text[start:end]

@@ -166,4 +166,6 @@ def _digest(document: Document) -> bytes:
     said: list[Any] = [document.text, document.metadata, document.is_markdown, document.is_whole]
     if document.outline != NONE:
         said.append(document.outline.digested())
+    if document.begin:
+        said.append({"begin": document.begin})
     return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).digest()

@@ -159,6 +159,7 @@ def _summary(index: Index, changes: Changes, removed: int, reader: Reader) -> li
             f"  searches find {bound.recall:.3f} of the nearest where {bound.target} was asked for, at the most "
             "careful; more bits a dimension would find more"
         )
+    lines += [f"{count:,}: {reason}, as {reader.first[reason]}" for reason, count in reader.doubts.most_common()]
     if reader.unread:
         lines.append(f"files that are no documents: {reader.unread.total():,}")
         shown = reader.unread.most_common(_REASONS_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from scotfree.rag.choosing import Choice, Wanted
@@ -19,6 +20,8 @@ class Reader:
         # Of each reason how many there are, and the first.
         self.unread: Counter[str] = Counter()
         self.first: dict[str, Path] = {}
+        # What of documents could not be understood and is left as text, in the same way.
+        self.doubts: Counter[str] = Counter()
         self._index = index.resolve()
         self._choices = {root: Choice(root, wanted) for root in self.roots}
         self._read: set[Path] = set()
@@ -32,7 +35,7 @@ class Reader:
     def _below(self, at: Path, choice: Choice) -> Iterator[Path]:
         def unseen(folder: Path, error: OSError) -> None:
             self._unseen.add(folder)
-            self._note(folder, f"folder: {error.strerror or error}")
+            self._note(self.unread, folder, f"folder: {error.strerror or error}")
 
         # A file that is named is meant.
         found = [at] if at.is_file() else files(at, unseen, choice.takes)
@@ -57,9 +60,9 @@ class Reader:
         """Those that can be read; `done` is told after each."""
         for path in paths:
             try:
-                document = read(path)
+                document = read(path, partial(self._note, self.doubts, path))
             except Unread as error:
-                self._note(path, str(error))
+                self._note(self.unread, path, str(error))
                 if error.is_unseen:
                     self._unseen.add(path)
             else:
@@ -80,8 +83,8 @@ class Reader:
         """Whether it is one of the roots or below one."""
         return any(path.is_relative_to(root) for root in self.roots)
 
-    def _note(self, path: Path, reason: str) -> None:
-        self.unread[reason] += 1
+    def _note(self, among: Counter[str], path: Path, reason: str) -> None:
+        among[reason] += 1
         self.first.setdefault(reason, path)
 
 

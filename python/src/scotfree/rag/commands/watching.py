@@ -121,6 +121,8 @@ def _take(index: Index, reader: Reader, changed: set[Path], tell: Callable[[str]
     paths = sorted({path for one in changed.difference(absent) for path in reader.changed(one)})
     for line in _put(index, reader, paths):
         tell(line)
+    for doubt in reader.doubts:
+        tell(f"{reader.first[doubt]}: {doubt}")
     # Files that are no documents any more, too.
     unread = {path for path in paths if reader.is_gone(path)}
     if absent or unread:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from scotfree.rag.formats import front_matter
 from scotfree.rag.formats.content import Content, Unread
+from scotfree.rag.formats.front_matter import Front
 from scotfree.rag.outline import LINE, Heading, Outline, headed, line
 
 # What is looked at to tell text from what is none.
@@ -17,8 +19,7 @@ _MARK: Final = re.compile(
     r"|^ {0,3}(?P<above>[^\s>#`~|+*<=\-][^\n]*)\n {0,3}(?P<line>=+|-+)[ \t]*$",
     re.MULTILINE,
 )
-# What stands before a text for programs: its title may be in it.
-_FRONT: Final = re.compile(r"\A---[ \t]*\n(?P<inside>.*?)^---[ \t]*$", re.MULTILINE | re.DOTALL)
+# Of front matter that is malformed.
 _TITLE: Final = re.compile(r"^title:([^\n]*)$", re.MULTILINE)
 
 
@@ -38,11 +39,20 @@ def read(text: str) -> Content:
 
 
 def markdown(text: str) -> Content:
-    """A text with the headings that it has by the rules of CommonMark, and the title before it."""
-    front = _FRONT.match(text)
-    titled = _TITLE.search(front["inside"]) if front else None
-    title = line(titled[1].strip(" \t\"'")) if titled else ""
-    return Content(text, Outline(LINE, title=title, headings=headed(headings(text, front.end() if front else 0))))
+    """A text with the headings that it has by the rules of CommonMark, and with what its front matter says."""
+    front = front_matter.read(text) or Front(0)
+    outline = Outline(LINE, title=_title(text, front), headings=headed(headings(text, front.end)))
+    # Of a note that is nothing else it is the text, too.
+    begin = front.end if not front.doubt and text[front.end :].strip() else 0
+    doubt = f"front matter that is left as text: {front.doubt}" if front.doubt else ""
+    return Content(text, outline, front.metadata, begin, doubt)
+
+
+def _title(text: str, front: Front) -> str:
+    said = front.metadata.get("title", "")
+    if found := front.doubt and _TITLE.search(text, 0, front.end):
+        said = found[1].strip(" \t\r\"'")
+    return line(str(said)) if isinstance(said, str | int | float) else ""
 
 
 def headings(text: str, start: int = 0) -> Iterator[Heading]:
