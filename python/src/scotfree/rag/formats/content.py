@@ -18,7 +18,7 @@ class Content:
     metadata: dict[str, Any] = field(default_factory=dict)
     # The letter at which its passages begin.
     begin: int = 0
-    # Why something of it is text that was to be metadata.
+    # Why its front matter is text.
     doubt: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -13,6 +14,13 @@ from scotfree.rag.outline import LINE, Heading, Outline, headed, line
 
 # What is looked at to tell text from what is none.
 _HEAD_BYTES: Final = 8192
+# What Windows' programs begin a text with; the longer ones first, since one begins with another.
+_MARKS: Final = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 # A heading, the line below one, or what begins or ends a block of code.
 _MARK: Final = re.compile(
     r"^ {0,3}(?:(?P<signs>#{1,6})(?=[ \t]|$)(?P<text>[^\n]*)$|(?P<fence>```+|~~~+)[^\n]*$)"
@@ -24,13 +32,29 @@ _TITLE: Final = re.compile(r"^title:([^\n]*)$", re.MULTILINE)
 
 
 def decoded(data: bytes) -> str:
-    """UTF-8, or else what every byte is a letter of; `Unread` says that it is no text."""
+    """UTF-16 and UTF-32 that say so by their mark, UTF-8, or else what every byte is a letter of.
+
+    `Unread` says that it is no text.
+    """
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return _wide(data, encoding)
     if b"\0" in data[:_HEAD_BYTES]:
         raise Unread("it is no text")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def _wide(data: bytes, encoding: str) -> str:
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise Unread(f"it begins as {encoding.upper()} and is none") from None
+    if "\0" in text[:_HEAD_BYTES]:
+        raise Unread("it is no text")
+    return text
 
 
 def read(text: str) -> Content:
@@ -44,8 +68,7 @@ def markdown(text: str) -> Content:
     outline = Outline(LINE, title=_title(text, front), headings=headed(headings(text, front.end)))
     # Of a note that is nothing else it is the text, too.
     begin = front.end if not front.doubt and text[front.end :].strip() else 0
-    doubt = f"front matter that is left as text: {front.doubt}" if front.doubt else ""
-    return Content(text, outline, front.metadata, begin, doubt)
+    return Content(text, outline, front.metadata, begin, front.doubt)
 
 
 def _title(text: str, front: Front) -> str:
