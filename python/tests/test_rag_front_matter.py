@@ -156,7 +156,7 @@ def test_the_command_finds_notes_by_their_front_matter(
     assert cli.main(["index", str(tmp_path / "notes"), *index]) == 0
     told = capsys.readouterr().err
     assert "3 files added" in told
-    assert "1: front matter that is left as text: it is no YAML" in told and "notes/bad.md" in told
+    assert "files with front matter that is left as text: 1\n  1: it is no YAML" in told and "notes/bad.md" in told
     for condition, found in {
         "date>=2024-05": ["new.md"],
         "date<2024": ["old.md"],

@@ -211,15 +211,16 @@ class Index:
         documents: Iterable[Document],
         *,
         progress: Callable[[Document], None] | None = None,
+        part: Callable[[Document, float], None] = lambda *_: None,
         is_gone: Callable[[str], bool] = lambda _: False,
     ) -> Changes:
         """Puts documents in, in place of those of their names; only texts that were not there are embedded.
 
-        `progress` is told of each when it is on the disk. One that is the same as one of which `is_gone` says
-        so by its name takes over what is there of that.
+        `progress` is told of each when it is on the disk, `part` what share of a long one is cut and embedded.
+        One that is the same as one of which `is_gone` says so by its name takes over what is there of that.
         """
         with self._changing():
-            return self._update.put(documents, progress or (lambda _: None), is_gone)
+            return self._update.put(documents, progress or (lambda _: None), is_gone, part)
 
     add = update
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -106,17 +106,22 @@ class Splitter:
         splitter = needed("semantic_text_splitter", "rag").MarkdownSplitter
         return splitter.from_callback(self._count, self._most, overlap=self._overlap)
 
-    def split(self, document: Document) -> list[Passage]:
-        """The passages in their order; together they are the document but for spaces between them."""
+    def split(self, document: Document, told: Callable[[float], None] = lambda _: None) -> list[Passage]:
+        """The passages in their order; together they are the document but for spaces between them.
+
+        `told` is told how much of a long document is split, as a share of one.
+        """
         if document.is_whole:
             return [Passage(document.begin, document.text[document.begin :])]
         splitter = self._markdown if document.is_markdown else self._text
-        found = [
-            (begin + at + start, text)
-            for begin, whole in _divided(document, self._most * _LETTERS_A_TOKEN)
-            for at, part in _parts(whole)
-            for start, text in splitter.chunk_indices(part)
-        ]
+        found: list[tuple[int, str]] = []
+        ended = 0
+        for begin, whole in _divided(document, self._most * _LETTERS_A_TOKEN):
+            for at, part in _parts(whole):
+                found += [(begin + at + start, text) for start, text in splitter.chunk_indices(part)]
+                if begin + at - ended >= PART_LETTERS:
+                    ended = begin + at
+                    told(ended / len(document.text))
         places = document.outline.numbers(document.text, (start for start, _ in found))
         return [Passage(start, text, place) for (start, text), place in zip(found, places, strict=True)]
 

@@ -20,8 +20,9 @@ class Reader:
         # Of each reason how many there are, and the first.
         self.unread: Counter[str] = Counter()
         self.first: dict[str, Path] = {}
-        # What of documents could not be understood and is left as text, in the same way.
+        # In the same way why their front matter is left as text, and links to folders.
         self.doubts: Counter[str] = Counter()
+        self.linked: Counter[str] = Counter()
         self._index = index.resolve()
         self._choices = {root: Choice(root, wanted) for root in self.roots}
         self._read: set[Path] = set()
@@ -38,7 +39,11 @@ class Reader:
             self._note(self.unread, folder, f"folder: {error.strerror or error}")
 
         # A file that is named is meant.
-        found = [at] if at.is_file() else files(at, unseen, choice.takes)
+        found = (
+            [at]
+            if at.is_file()
+            else files(at, unseen, choice.takes, partial(self._note, self.linked, reason="name what they lead to"))
+        )
         yield from (path for path in found if not path.is_relative_to(self._index))
 
     def changed(self, path: Path) -> list[Path]:
@@ -56,8 +61,10 @@ class Reader:
         except OSError:
             return False
 
-    def documents(self, paths: Iterable[Path], done: Callable[[], object] = lambda: None) -> Iterator[Document]:
-        """Those that can be read; `done` is told after each."""
+    def documents(
+        self, paths: Iterable[Path], unread: Callable[[Path], object] = lambda _: None
+    ) -> Iterator[Document]:
+        """Those that can be read; `unread` is told of the others."""
         for path in paths:
             try:
                 document = read(path, partial(self._note, self.doubts, path))
@@ -65,10 +72,10 @@ class Reader:
                 self._note(self.unread, path, str(error))
                 if error.is_unseen:
                     self._unseen.add(path)
+                unread(path)
             else:
                 self._read.add(path)
                 yield document
-            done()
 
     def is_gone(self, path: Path) -> bool:
         """Whether it was seen that there is no such document any more."""

@@ -122,7 +122,7 @@ def _take(index: Index, reader: Reader, changed: set[Path], tell: Callable[[str]
     for line in _put(index, reader, paths):
         tell(line)
     for doubt in reader.doubts:
-        tell(f"{reader.first[doubt]}: {doubt}")
+        tell(f"{reader.first[doubt]}: its front matter is left as text: {doubt}")
     # Files that are no documents any more, too.
     unread = {path for path in paths if reader.is_gone(path)}
     if absent or unread:
