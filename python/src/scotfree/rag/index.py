@@ -51,7 +51,7 @@ from scotfree.rag.searching import (
 from scotfree.rag.seen import Seen
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
 from scotfree.rag.splitting import Cut
-from scotfree.rag.trouble import RagError
+from scotfree.rag.trouble import Busy, RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
 
@@ -677,7 +677,7 @@ class Index:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RagError(
+                raise Busy(
                     f"change the index {self.folder}: another process is changing it, or what calls this",
                     "wait for it to end",
                 ) from None

@@ -96,7 +96,7 @@ def run(flags: Namespace) -> int:
     wanted = Wanted(flags.include, flags.exclude, flags.gitignore)
     with opening.begun(flags) as index:
         if flags.watch:
-            watching.watch(index, roots, wanted, lambda: _read(flags, index, roots, wanted), _tell(flags))
+            watching.watch(index, roots, wanted, lambda there: _read(flags, index, there, wanted), _tell(flags))
         else:
             _read(flags, index, roots, wanted)
     return 0
