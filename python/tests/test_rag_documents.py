@@ -243,6 +243,10 @@ def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
         ("<h2>Logs <small>now</small></h2><p>Rotate</p><h3>Keep</h3>some", "Logs now\nRotate\n\nKeep\nsome"),
         ("a<script>b</script><style>c</style><template>d</template><!-- e -->f", "af"),
         ("a<my-part>b</my-part>c", "abc"),
+        ("<p>a \n\t b  c\nd <b>\r e </b> f\N{NO-BREAK SPACE} g", "a b c d e f\N{NO-BREAK SPACE} g"),
+        ("<table><td>a<p>b<td>c <br> d</table>e", "a\n\nb\n\nc\nd\n\ne"),
+        ("<h1> </h1><h2>a</h2> b <div>c", "a\nb\n\nc"),
+        ("<p>a" + " " * 300_000 + "b" + "\n " * 100_000 + "c", "a b c"),
     ],
 )
 def test_what_stands_within_a_line_of_html_ends_nothing(page: str, text: str) -> None:
