@@ -63,6 +63,7 @@ def test_what_front_matter_says(inside: str, said: dict[str, Any]) -> None:
     [
         ("---\ntitle: one: two\n---\ntext", "no YAML: mapping values"),
         ("---\na: &a [x]\nb: *a\n---\ntext", "anchors, aliases or tags"),
+        ("---\na: &a x\n---\ntext", "anchors, aliases or tags"),
         ("---\na: *a\n---\ntext", "anchors, aliases or tags"),
         ("---\na: !!python/object:os.system x\n---\ntext", "anchors, aliases or tags"),
         ("---\na: " + "[" * 16 + "]" * 16 + "\n---\ntext", "more than 16 deep"),

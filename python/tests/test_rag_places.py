@@ -286,6 +286,8 @@ def test_small_sections_beside_each_other_are_one_passage_under_what_they_share(
 
 
 def test_a_heading_alone_is_no_passage() -> None:
+    # However long what it stands above: both go into a passage here, by its words.
+    assert sections(f"# A\n\n## B\n\n{LONG}\n") == [("# A", "A")]
     assert sections(f"# A\n\n## B\n\n{LONG}\n\n## C\n\n### D\n\n{LONG}\n", tokens=60) == [
         ("# A", "A"),
         ("## C", "A > C"),
