@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from unreadable import refuse
 
+from bench.words import Words
 from scotfree import rag
 from scotfree.rag import cli
+from scotfree.rag.choosing import Wanted
+from scotfree.rag.commands.reading import Reader
+from scotfree.rag.commands.sized import Sized
 
 TEXTS = {
     "logs/rotate.md": "# Log rotation\n\nlogrotate compresses old log files and removes those beyond a number.",
@@ -72,6 +76,49 @@ def test_indexing_again_embeds_only_what_changed(folder: Path, capsys: pytest.Ca
     # Another folder's documents stay.
     assert cli.main(["index", str(folder / "logs")]) == 0
     assert "0 removed, 2 as they were; 0 passages embedded, 4 in all" in capsys.readouterr().err
+
+
+def test_what_is_as_it_was_is_said_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "link").symlink_to(folder / "logs")
+    (folder / "music/bad.md").write_text("---\ntitle: a: b\n---\nCellos are larger.")
+    again = "as before: files that are no documents: 1, files with front matter that is left as text: 1, "
+    again += "links to folders that were not followed: 1\n"
+    for is_news in (True, False):
+        assert cli.main(["index", str(folder)]) == 0
+        told = capsys.readouterr().err
+        assert ("links to folders that were not followed: 1\n  1: name what they lead to, as" in told) == is_news
+        assert ("1: it is no text, as" in told) == is_news and told.endswith(again) != is_news
+    (folder / "more.bin").write_bytes(b"\0")
+    assert cli.main(["index", str(folder)]) == 0
+    assert "2: it is no text, as" in capsys.readouterr().err
+    for name in ("data.bin", "more.bin", "link", "music/bad.md"):
+        (folder / name).unlink()
+    assert cli.main(["index", str(folder)]) == 0
+    assert "no documents" not in (told := capsys.readouterr().err) and "as before" not in told
+
+
+def test_the_bar_goes_on_within_a_large_file(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_text(
+        "".join(f"{place} words of a text that goes on " for place in range(9_000))
+    )
+    (tmp_path / "none").write_bytes(b"\0" * 1_000)
+    (tmp_path / "small.txt").write_text("words")
+    reader = Reader([tmp_path], tmp_path / "index", Wanted())
+    paths = reader.files()
+    counted: list[int] = []
+    with Sized(paths, is_quiet=True) as bar, rag.Index(tmp_path / "index", Words(tokens_max=100)) as index:
+        total = bar.bar.total
+        assert total == sum(path.stat().st_size for path in paths) > 250_000
+
+        def part(document: rag.Document, share: float) -> None:
+            bar.part(document, share)
+            counted.append(bar.counted)
+
+        index.update(reader.documents(paths, bar.unread), progress=bar.done, part=part)
+        assert len(index) > 600 and bar.counted == total
+    # While it is cut, and while it is embedded.
+    assert counted == sorted(counted) and len([size for size in counted if size < total * 0.06]) > 3
+    assert len(set(counted)) > 8 and max(counted) < total
 
 
 def test_a_condition_has_several_values_and_numbers(

@@ -37,6 +37,10 @@ def gzipped(data: bytes) -> bytes:
     [
         ("a.txt", "\ufeffGröße".encode(), "Größe"),
         ("old.txt", "Größe".encode("latin-1"), "Größe"),
+        ("wide.txt", "Größe".encode("utf-16"), "Größe"),
+        ("wide.txt", b"\xfe\xff" + "Größe".encode("utf-16-be"), "Größe"),
+        ("wider.txt", "Größe".encode("utf-32"), "Größe"),
+        ("WIDE.TXT.GZ", gzipped("Größe".encode("utf-16")), "Größe"),
         ("a.md", b"# Logs", "# Logs"),
         ("a.html", HTML.encode(), "Log rotation\nKeeps the disk\N{NO-BREAK SPACE}free."),
         ("a.pdf", pdf("Rotate the logs"), "Rotate the logs"),
@@ -65,6 +69,8 @@ def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None
     [
         ("a.bin", b"\x7fELF\0\0", "no text"),
         ("empty.txt", b" \n", "has no text"),
+        ("wide.txt", b"\xff\xfea", "begins as UTF-16 and is none"),
+        ("wide.txt", b"\xff\xfea\0\0\0", "is no text"),
         ("cut.gz", gzipped(b"text " * 100)[:20], "ended before"),
         ("no.gz", b"not gzipped", "Not a gzipped"),
         ("no.pdf", b"not a PDF", "no PDF"),
@@ -112,11 +118,17 @@ def test_hidden_files_are_not_read_and_the_order_is_that_of_names(tmp_path: Path
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == [
-        "c",
-        "a/one",
-        "b/two",
-    ]
+    (tmp_path / ".loop").symlink_to(tmp_path)
+    linked: list[Path] = []
+    found = files(tmp_path, linked=linked.append)
+    assert [str(path.relative_to(tmp_path)) for path in found] == ["c", "a/one", "b/two"]
+    assert linked == [tmp_path / "loop"], "it is told, but not of hidden ones"
+
+
+def test_the_suffix_is_that_of_what_is_packed(tmp_path: Path) -> None:
+    for name, suffix in (("notes.txt.gz", ".txt"), ("NOTES.MD.GZ", ".md"), ("README.gz", ""), ("a.TXT", ".txt")):
+        (tmp_path / name).write_bytes(gzipped(b"words") if name.lower().endswith("gz") else b"words")
+        assert read(tmp_path / name).metadata == {"suffix": suffix}
 
 
 def test_passages_are_the_document_and_none_is_too_long() -> None:
@@ -231,6 +243,10 @@ def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
         ("<h2>Logs <small>now</small></h2><p>Rotate</p><h3>Keep</h3>some", "Logs now\nRotate\n\nKeep\nsome"),
         ("a<script>b</script><style>c</style><template>d</template><!-- e -->f", "af"),
         ("a<my-part>b</my-part>c", "abc"),
+        ("<p>a \n\t b  c\nd <b>\r e </b> f\N{NO-BREAK SPACE} g", "a b c d e f\N{NO-BREAK SPACE} g"),
+        ("<table><td>a<p>b<td>c <br> d</table>e", "a\n\nb\n\nc\nd\n\ne"),
+        ("<h1> </h1><h2>a</h2> b <div>c", "a\nb\n\nc"),
+        ("<p>a" + " " * 300_000 + "b" + "\n " * 100_000 + "c", "a b c"),
     ],
 )
 def test_what_stands_within_a_line_of_html_ends_nothing(page: str, text: str) -> None:

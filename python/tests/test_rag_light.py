@@ -16,6 +16,7 @@ MODULES = {
     "ibis-framework": "ibis",
     "vl-convert-python": "vl_convert",
     "pyarrow-hotfix": "pyarrow_hotfix",
+    "pyyaml": "yaml",
     "semantic-text-splitter": "semantic_text_splitter",
 }
 # Modules of both that stand on an extra of their own, or only describe both programs.

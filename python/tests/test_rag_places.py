@@ -248,3 +248,54 @@ def test_ask_shows_where_as_editors_open_it(
     hit = json.loads(capsys.readouterr().out)["hits"][0]
     assert (hit["location"], hit["section"]) == ("line 1", "")
     assert hit["copies"] == [{"document": f"{folder}/d.txt", "start": 2, "location": "line 3"}]
+
+
+def sections(text: str, tokens: int = 40) -> list[tuple[str, str]]:
+    """Of each passage its first line and its section."""
+    outline = plain.markdown(text).outline
+    split = Splitter(Words(tokens_max=tokens)).split(Document("a", text, is_markdown=True, outline=outline))
+    assert "".join("".join(one.text for one in split).split()) == "".join(text.split())
+    found = []
+    for one in split:
+        assert text[one.start :].startswith(one.text) and one.place == text.count("\n", 0, one.start) + 1
+        found.append((one.text.splitlines()[0], outline.section(one.start, one.start + len(one.text))))
+    return found
+
+
+LONG = " ".join(f"word{place}" for place in range(26))
+
+
+def test_a_heading_begins_a_passage() -> None:
+    assert sections(f"# A\n\n{LONG}\n\n## B\n\n{LONG}\n\n## C\n\n{LONG}\n") == [
+        ("# A", "A"),
+        ("## B", "A > B"),
+        ("## C", "A > C"),
+    ]
+    # As many as go into a passage, were it not for their headings.
+    assert sections(f"# A\n\n{LONG}\n\n# B\n\n{LONG}\n", tokens=100) == [("# A", "A"), ("# B", "B")]
+
+
+def test_small_sections_beside_each_other_are_one_passage_under_what_they_share() -> None:
+    small = "## B\n\none\n\n## C\n\ntwo\n\n### D\n\nthree\n\n"
+    assert sections(f"# A\n\n{LONG} {LONG}\n\n{small}# E\n\nfour\n", tokens=60) == [
+        ("# A", "A"),
+        ("## B", "A"),
+        ("# E", "E"),
+    ]
+    assert sections("# A\n\none\n\n## B\n\ntwo\n") == [("# A", "A")], "all of it stands under it"
+
+
+def test_a_heading_alone_is_no_passage() -> None:
+    # However long what it stands above: both go into a passage here, by its words.
+    assert sections(f"# A\n\n## B\n\n{LONG}\n") == [("# A", "A")]
+    assert sections(f"# A\n\n## B\n\n{LONG}\n\n## C\n\n### D\n\n{LONG}\n", tokens=60) == [
+        ("# A", "A"),
+        ("## C", "A > C"),
+    ]
+
+
+def test_headings_of_html_begin_passages_too(tmp_path: Path) -> None:
+    page = f"<h1>A</h1><p>{LONG}</p><h2>B</h2><p>{LONG}</p>"
+    document = put(tmp_path, "a.html", page.encode())
+    with Index.build(tmp_path / "index", [document], Words(tokens_max=100)) as index:
+        assert {(hit.text[0], hit.section) for hit in index.search(LONG, 5).hits} == {("A", "A"), ("B", "A > B")}

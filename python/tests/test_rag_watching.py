@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -39,9 +42,16 @@ class Watched:
         try:
             with Index(folder, embedder) as index:
 
-                def read_all() -> None:
-                    reader = Reader(roots, index.folder, wanted)
+                def read_all(there: list[Path]) -> None:
+                    reader = Reader(there, index.folder, wanted)
                     index.update(reader.documents(reader.files()))
+                    index.remove(
+                        [
+                            name
+                            for name in index.documents()
+                            if reader.is_below(Path(name)) and reader.is_gone(Path(name))
+                        ]
+                    )
 
                 watching.watch(index, roots, wanted, read_all, self.told.put, self.stop)
         except BaseException as error:
@@ -173,18 +183,81 @@ def test_what_fails_again_and_again_ends_it(
 ) -> None:
     monkeypatch.setattr(watching, "_TRIES_MAX", 2)
     watch = start()
-    with Index(tmp_path / "index", Words()) as other, other._changing():
-        (folder / "c.txt").write_text("cello")
-        watch.until("tried again")
-        watch.until("another process is changing it, or what calls this; wait for it to end")
+
+    def fails(*_: object) -> None:
+        raise RagError("embed a text: the model is broken", "mend it")
+
+    monkeypatch.setattr(watching, "_take", fails)
+    (folder / "c.txt").write_text("cello")
+    assert watch.until("broken") == "embed a text: the model is broken; mend it; it is tried again"
+    assert watch.until("broken") == "embed a text: the model is broken; mend it"
     assert isinstance(watch.failed[0], RagError)
 
 
-def test_a_folder_that_is_gone_ends_it_and_forgets_nothing(folder: Path, tmp_path: Path, start: Starts) -> None:
+def test_whoever_else_changes_the_index_is_waited_for(
+    folder: Path, tmp_path: Path, start: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_TRIES_MAX", 2)
+    monkeypatch.setattr("scotfree.rag.passages._PATIENCE_S", 0.05)
     watch = start()
+    (folder / "b.txt").write_text("drums")
+    watch.until("b.txt: added")
+    tried = threading.Semaphore(0)
+    take = watching._take
+
+    def counted(*args: Any) -> None:
+        tried.release()
+        take(*args)
+
+    monkeypatch.setattr(watching, "_take", counted)
+    with closing(sqlite3.connect(tmp_path / "index/passages.sqlite", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        (folder / "c.txt").write_text("cello")
+        watch.until("another program has locked the file of its texts; it is tried again")
+        # As often as would end it, were it anything else.
+        assert all(tried.acquire(timeout=PATIENCE_S) for _ in range(4))
+        other.execute("rollback")
+    watch.until("c.txt: added")
+    assert len(names(tmp_path)) == 3 and not watch.failed
+
+
+def test_of_a_folder_that_is_gone_nothing_is_forgotten_and_it_is_waited_for(
+    folder: Path, tmp_path: Path, embedder: Words, start: Starts
+) -> None:
+    (tmp_path / "other").mkdir()
+    watch = start([folder, tmp_path / "other"])
     folder.rename(tmp_path / "elsewhere")
-    watch.until("it is gone; put it back; --forget forgets")
-    assert isinstance(watch.failed[0], RagError) and names(tmp_path) == ["docs/a.txt"]
+    assert watch.until("gone") == f"waiting for {folder}: it is gone; nothing of it is forgotten"
+    watch.until(f"watching {tmp_path}/other")
+    (tmp_path / "other/c.txt").write_text("cello")
+    watch.until("c.txt: added")
+    # An empty one may be where a disk is put in.
+    folder.mkdir()
+    (tmp_path / "other/d.txt").write_text("drum")
+    watch.until("d.txt: added")
+    assert "docs/a.txt" in names(tmp_path)
+    folder.rmdir()
+    (tmp_path / "elsewhere/b.txt").write_text("bow")
+    (tmp_path / "elsewhere").rename(folder)
+    watch.until(f"{folder}: it is back")
+    watch.until("watching")
+    assert names(tmp_path) == ["docs/a.txt", "docs/b.txt", "other/c.txt", "other/d.txt"]
+    assert embedder.asked.count("a violin has strings") == 1
+    (folder / "b.txt").unlink()
+    watch.until("b.txt: forgotten")
+    assert not watch.failed
+
+
+def test_a_folder_in_whose_place_another_is_put_is_read_anew(folder: Path, tmp_path: Path, start: Starts) -> None:
+    watch = start()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/n.txt").write_text("new words")
+    folder.rename(tmp_path / "old")
+    (tmp_path / "new").rename(folder)
+    watch.until("watching")
+    assert names(tmp_path) == ["docs/n.txt"]
+    (folder / "m.txt").write_text("more words")
+    watch.until("m.txt: added")
 
 
 def test_a_limit_of_the_kernel_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +267,7 @@ def test_a_limit_of_the_kernel_is_told(folder: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(watching, "needed", lambda *_: SimpleNamespace(watch=refused))
     with Index(tmp_path / "index", Words()) as index, pytest.raises(RagError, match="max_user_watches"):
-        watching.watch(index, [folder], Wanted(), lambda: None, lambda _: None)
+        watching.watch(index, [folder], Wanted(), lambda _: None, lambda _: None)
 
 
 def test_ctrl_c_ends_it_in_peace(folder: Path, tmp_path: Path) -> None:

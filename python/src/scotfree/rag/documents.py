@@ -46,17 +46,20 @@ class Document:
     is_whole: bool = False
     # Its title and headings, and what its places are counted in.
     outline: Outline = NONE
+    # The letter at which its passages begin: what stands before is in its metadata.
+    begin: int = 0
 
 
 def files(
     folder: Path,
     unseen: Callable[[Path, OSError], None] = lambda *_: None,
     takes: Callable[..., bool] = lambda path, **_: not path.name.startswith("."),
+    linked: Callable[[Path], object] = lambda _: None,
 ) -> Iterator[Path]:
     """The files below a folder, a folder's own before those below it, each in the order of names.
 
     Those that `takes` says (of a folder with `is_folder=True`): not hidden ones, unless it does. Links to folders
-    are not followed; `unseen` is told of folders that cannot be read.
+    are not followed: `linked` is told of those; `unseen` is told of folders that cannot be read.
     """
     left = [folder]
     while left:
@@ -64,13 +67,17 @@ def files(
         try:
             entries = sorted(os.scandir(at), key=lambda entry: entry.name)
             inside = [Path(entry.path) for entry in entries if not _is_folder(entry)]
-            below = [Path(entry.path) for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+            below = [entry for entry in reversed(entries) if _is_folder(entry)]
             found = [path for path in inside if takes(path)]
-            left += [path for path in below if takes(path, is_folder=True)]
+            taken = [entry for entry in below if takes(Path(entry.path), is_folder=True)]
         except OSError as error:
             unseen(at, error)
             continue
         yield from found
+        left += [Path(entry.path) for entry in taken if not entry.is_symlink()]
+        for entry in reversed(taken):
+            if entry.is_symlink():
+                linked(Path(entry.path))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -81,13 +88,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def read(path: Path) -> Document:
-    """Reads one; `Unread` says why it is no document."""
+def read(path: Path, doubt: Callable[[str], object] = lambda _: None) -> Document:
+    """Reads one; `Unread` says why it is no document, and `doubt` is told why its front matter is text."""
     if not is_unicode(str(path)):
         raise Unread("its name is no UTF-8")
     try:
         data = _bytes(path)
-        kind = path.with_suffix("").suffix.lower() if path.suffix == _GZIP else path.suffix.lower()
+        # Of `notes.txt.gz` that of what is packed.
+        kind = (path.with_suffix("") if _is_gzip(path) else path).suffix.lower()
         content = _READERS.get(kind, _plain)(data)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unread(f"it cannot be unpacked: {error}") from None
@@ -97,12 +105,16 @@ def read(path: Path) -> Document:
         raise Unread(error.strerror or str(error), is_unseen=True) from None
     if not content.text.strip():
         raise Unread("it has no text")
+    if content.doubt:
+        doubt(content.doubt)
     return Document(
         str(path),
         _whole(content.text),
-        {"suffix": kind},
+        # Whatever it says of itself.
+        content.metadata | {"suffix": kind},
         kind in _MARKDOWN,
         outline=content.outline.mapped(_whole),
+        begin=content.begin,
     )
 
 
@@ -115,6 +127,10 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def _is_gzip(path: Path) -> bool:
+    return path.suffix.lower() == _GZIP
+
+
 def _bytes(path: Path) -> bytes:
     details = path.stat()
     if not stat.S_ISREG(details.st_mode):
@@ -122,7 +138,7 @@ def _bytes(path: Path) -> bytes:
     if details.st_size > BYTES_MAX:
         raise Unread(f"it is larger than {BYTES_MAX >> 20} MiB")
     with path.open("rb") as file:
-        data = (gzip.GzipFile(fileobj=file) if path.suffix == _GZIP else file).read(BYTES_MAX + 1)
+        data = (gzip.GzipFile(fileobj=file) if _is_gzip(path) else file).read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
         raise Unread(f"it is larger than {BYTES_MAX >> 20} MiB when unpacked")
     return data

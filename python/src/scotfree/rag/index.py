@@ -51,7 +51,7 @@ from scotfree.rag.searching import (
 from scotfree.rag.seen import Seen
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
 from scotfree.rag.splitting import NEW, Cut
-from scotfree.rag.trouble import RagError
+from scotfree.rag.trouble import Busy, RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
 
@@ -215,15 +215,16 @@ class Index:
         documents: Iterable[Document],
         *,
         progress: Callable[[Document], None] | None = None,
+        part: Callable[[Document, float], None] = lambda *_: None,
         is_gone: Callable[[str], bool] = lambda _: False,
     ) -> Changes:
         """Puts documents in, in place of those of their names; only texts that were not there are embedded.
 
-        `progress` is told of each when it is on the disk. One that is the same as one of which `is_gone` says
-        so by its name takes over what is there of that.
+        `progress` is told of each when it is on the disk, `part` what share of a long one is cut and embedded.
+        One that is the same as one of which `is_gone` says so by its name takes over what is there of that.
         """
         with self._changing():
-            return self._update.put(documents, progress or (lambda _: None), is_gone)
+            return self._update.put(documents, progress or (lambda _: None), is_gone, part)
 
     add = update
 
@@ -680,7 +681,7 @@ class Index:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RagError(
+                raise Busy(
                     f"change the index {self.folder}: another process is changing it, or what calls this",
                     "wait for it to end",
                 ) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -17,6 +17,8 @@ from typing import Any, Final
 LETTERS_MAX: Final = 120
 HEADINGS_MAX: Final = 5_000
 LINE: Final = "line"
+# Beyond that of any heading.
+_LEVEL_MAX: Final = 1 << 30
 # What is written of one is packed from so many letters on, and has so many bytes at most.
 _PACKED_MIN: Final = 200
 _BYTES_MAX: Final = 8 << 20
@@ -57,9 +59,18 @@ class Outline:
             else:
                 yield bisect_right(self.starts, start) or None
 
-    def section(self, start: int) -> str:
-        """The headings under which a passage that begins there stands, its own among them: `Logs > Rotation`."""
-        return _BELOW.join(heading.text for heading in self._path(start))
+    def within(self, start: int, end: int) -> tuple[Heading, ...]:
+        """The headings that begin in a part of the document."""
+        first, last = (bisect_left(self.headings, at, key=lambda heading: heading.start) for at in (start, end))
+        return self.headings[first:last]
+
+    def section(self, start: int, end: int = 0) -> str:
+        """The headings under which a passage stands, its own among them: `Logs > Rotation`.
+
+        Of one that ends at `end` and has other headings in it, those under which all of it stands.
+        """
+        level = min((heading.level for heading in self.within(start + 1, end)), default=_LEVEL_MAX)
+        return _BELOW.join(heading.text for heading in self._path(start) if heading.level < level)
 
     def above(self, start: int, letters_max: int) -> str:
         """What is said above such a passage and not in it: title and headings, the nearest if they are long."""

@@ -120,7 +120,7 @@ class Text:
     @property
     def section(self) -> str:
         """The headings that it stands under."""
-        return self.outline.section(self.start)
+        return self.outline.section(self.start, self.start + len(self.text))
 
     @property
     def embedded(self) -> str:

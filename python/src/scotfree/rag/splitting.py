@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder
+from scotfree.rag.outline import Outline
 from scotfree.rag.trouble import RagError, needed
 
 # What a passage costs to embed again grows with its length, and what it is about gets blurred; all-MiniLM-L6-v2
@@ -25,6 +26,11 @@ _OVERLAP_MAX: Final = 2
 # Of what stands above a passage so many letters are embedded with it, at most; a token has some three.
 _ABOVE_LETTERS_MAX: Final = 200
 _TOKEN_LETTERS: Final = 3
+# Of prose a token has so many; a section of less than a third of a passage is small.
+_LETTERS_A_TOKEN: Final = 4
+_SMALL_LETTERS: Final = 160
+# Beside the words of a heading, at most.
+_MARKS_LETTERS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -104,29 +110,58 @@ class Splitter:
         splitter = needed("semantic_text_splitter", "rag").MarkdownSplitter
         return splitter.from_callback(self._count, self._most, overlap=self._overlap)
 
-    def split(self, document: Document) -> list[Passage]:
-        """The passages in their order; together they are the document but for spaces between them."""
+    def split(self, document: Document, told: Callable[[float], None] = lambda _: None) -> list[Passage]:
+        """The passages in their order; together they are the document but for spaces between them.
+
+        `told` is told how much of a long document is split, as a share of one.
+        """
         if document.is_whole:
-            return [Passage(0, document.text)]
+            return [Passage(document.begin, document.text[document.begin :])]
         splitter = self._markdown if document.is_markdown else self._text
-        found = [
-            (begin + at + start, text)
-            for begin, whole in _divided(document)
-            for at, part in _parts(whole)
-            for start, text in splitter.chunk_indices(part)
-        ]
+        found: list[tuple[int, str]] = []
+        ended = 0
+        for begin, whole in _divided(document, self._most * _LETTERS_A_TOKEN):
+            for at, part in _parts(whole):
+                found += [(begin + at + start, text) for start, text in splitter.chunk_indices(part)]
+                if begin + at - ended >= PART_LETTERS:
+                    ended = begin + at
+                    told(ended / len(document.text))
         places = document.outline.numbers(document.text, (start for start, _ in found))
         return [Passage(start, text, place) for (start, text), place in zip(found, places, strict=True)]
 
 
-def _divided(document: Document) -> Iterator[tuple[int, str]]:
+def _divided(document: Document, letters_max: int) -> Iterator[tuple[int, str]]:
     """The parts of a document that no passage goes beyond, each with where it begins."""
-    outline, text = document.outline, document.text
-    if not outline.is_divided:
-        yield 0, text
-        return
-    for start, end in pairwise((*outline.starts, len(text))):
-        yield start, text[start:end]
+    for start, end in _wholes(document):
+        for at, until in _sections(document.outline, start, end, letters_max):
+            yield at, document.text[at:until]
+
+
+def _wholes(document: Document) -> Iterator[tuple[int, int]]:
+    outline, end = document.outline, len(document.text)
+    yield from pairwise((*outline.starts, end)) if outline.is_divided else [(document.begin, end)]
+
+
+def _sections(outline: Outline, start: int, end: int, letters_max: int) -> Iterator[tuple[int, int]]:
+    """From heading to heading; a small section goes on with the next one, if that is no part of another.
+
+    A heading that has nothing but others below it goes on with the first of them, however long that is.
+    """
+    headings = outline.within(start, end)
+    ends = [*(heading.start for heading in headings), end][1:]
+    level, until = 0, headings[0].start if headings else end
+    # Letters of headings alone.
+    bare = 0
+    for heading, after in zip(headings, ends, strict=True):
+        own = len(heading.text) + _MARKS_LETTERS
+        is_small = until - start < _SMALL_LETTERS or own < after - until < _SMALL_LETTERS
+        is_joined = is_small and heading.level >= level and after - start <= letters_max
+        if not is_joined and not (heading.level > level and until - start <= bare):
+            if until > start:
+                yield start, until
+            start, level, bare = until, heading.level, 0
+        until, bare = after, bare + own
+    yield start, until
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:

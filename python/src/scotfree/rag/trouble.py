@@ -13,6 +13,10 @@ class RagError(UserError):
     """Something about documents, an index or an embedder that the user must change."""
 
 
+class Busy(RagError):
+    """Another process is changing the index, or this one does: it may be waited for."""
+
+
 def needed(module: str, extra: str) -> Any:
     """A module that comes with one of the package's extras; a `RagError` says which, if it is not there."""
     try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import BATCH_PASSAGES
-from scotfree.rag.embed.embedder import Embedder
+from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.known_texts import KnownTexts
 from scotfree.rag.outline import NONE
 from scotfree.rag.passages import Change, Passages, joined
@@ -20,6 +20,8 @@ from scotfree.rag.trouble import RagError
 
 # Documents that are given other names in one transaction, at most.
 _MOVED_MAX: Final = 500
+# Of the time that a document takes, what cutting it into passages does.
+_CUT_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,21 @@ class Update:
         documents: Iterable[Document],
         progress: Callable[[Document], None],
         is_gone: Callable[[str], bool] = lambda _: False,
+        part: Callable[[Document, float], None] = lambda *_: None,
     ) -> Changes:
         """Puts documents in, some at a time, each group in one transaction; `progress` is told of each then.
 
+        `part` is told now and then how much of a document is cut and embedded, as a share of one.
         What is the same as a document of which `is_gone` says so takes its passages over.
         """
         counts = dict.fromkeys(("added", "changed", "moved", "same", "embedded"), 0)
         self._moved.clear()
-        for group in self._groups(self._changed(documents, counts, progress, is_gone)):
+        for group in self._groups(self._changed(documents, counts, progress, is_gone), part):
             new = [text for change in group for text in change.texts]
             vectors, embedded = self._known.embedded(new)
             # All of them before the transaction, which others wait for.
             for change in group:
-                change.embeddings.extend(islice(vectors, len(change.new)))
+                _embed(change, vectors, part)
             self._write(group, progress)
             counts["embedded"] += embedded
         return Changes(**counts)
@@ -109,7 +113,9 @@ class Update:
                 yield document, digest
             digests[document.name] = digest
 
-    def _groups(self, changed: Iterable[tuple[Document, bytes]]) -> Iterator[list[Change]]:
+    def _groups(
+        self, changed: Iterable[tuple[Document, bytes]], part: Callable[[Document, float], None]
+    ) -> Iterator[list[Change]]:
         """As many as are embedded at once; each group is written before the next one is made."""
         group: dict[str, Change] = {}
         passages = 0
@@ -117,17 +123,17 @@ class Update:
             if passages >= BATCH_PASSAGES:
                 yield list(group.values())
                 group, passages = {}, 0
-            change = self._compared(document, digest)
+            change = self._compared(document, digest, part)
             # In place of what an earlier one of that name would have changed.
             group[document.name] = change
             passages += max(1, len(change.new))
         yield list(group.values())
 
-    def _compared(self, document: Document, digest: bytes) -> Change:
+    def _compared(self, document: Document, digest: bytes, part: Callable[[Document, float], None]) -> Change:
         """A document beside what is written of it."""
         before = self._passages.texts_of(document.name)
         change = Change(document, digest)
-        for passage in self._splitter.split(document):
+        for passage in self._splitter.split(document, lambda share: part(document, _CUT_SHARE * share)):
             text = joined(document.outline.above(passage.start, self._passages.above_letters), passage.text)
             if numbers := before.get((passage.text, text)):
                 change.kept[numbers.pop()] = passage
@@ -135,6 +141,14 @@ class Update:
                 change.new.append(passage)
                 change.texts.append(text)
         return change
+
+
+def _embed(change: Change, vectors: Iterator[Vectors], part: Callable[[Document, float], None]) -> None:
+    count = len(change.new)
+    for done, vector in enumerate(islice(vectors, count), 1):
+        change.embeddings.append(vector)
+        if not done % BATCH_PASSAGES:
+            part(change.document, _CUT_SHARE + (1 - _CUT_SHARE) * done / count)
 
 
 def _alike(digests: dict[str, bytes]) -> dict[bytes, list[str]]:
@@ -166,4 +180,6 @@ def _digest(document: Document) -> bytes:
     said: list[Any] = [document.text, document.metadata, document.is_markdown, document.is_whole]
     if document.outline != NONE:
         said.append(document.outline.digested())
+    if document.begin:
+        said.append({"begin": document.begin})
     return hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).digest()

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tqdm import tqdm
-
 from scotfree.numbers import whole
 from scotfree.rag.calibration import RECALL
 from scotfree.rag.choosing import Wanted
-from scotfree.rag.commands import opening, watching
+from scotfree.rag.commands import opening, summary, watching
 from scotfree.rag.commands.reading import Reader
+from scotfree.rag.commands.sized import Sized
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
 from scotfree.rag.splitting import TOKENS_MAX
 from scotfree.rag.trouble import RagError
-from scotfree.rag.updating import Changes
 from scotfree.trouble import printable
 
 HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, notebooks, source code"
@@ -32,8 +30,6 @@ EXAMPLES = """\
   scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
   scot rag index src/ --include '*.py' --exclude tests/ --gitignore
   scot rag index old/ --forget              forgets what was indexed from there"""
-# Reasons for which files are not read, in the summary.
-_REASONS_MAX: Final = 5
 # Of a passage; what its embedder reads is asked later.
 _TOKENS_MIN: Final = 8
 _TOKENS_MAX: Final = 1 << 20
@@ -100,7 +96,7 @@ def run(flags: Namespace) -> int:
     wanted = Wanted(flags.include, flags.exclude, flags.gitignore)
     with opening.begun(flags) as index:
         if flags.watch:
-            watching.watch(index, roots, wanted, lambda: _read(flags, index, roots, wanted), _tell(flags))
+            watching.watch(index, roots, wanted, lambda there: _read(flags, index, there, wanted), _tell(flags))
         else:
             _read(flags, index, roots, wanted)
     return 0
@@ -113,20 +109,23 @@ def _tell(flags: Namespace) -> Callable[[str], None]:
 def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> None:
     """Makes an index what the files are."""
     reader = Reader(roots, index.folder, wanted)
-    paths = reader.files()
+    shown = Shown(is_quiet=flags.quiet)
+    with shown.wait("looking for files"):
+        paths = reader.files()
     if flags.include and not paths and not flags.watch:
         # A slip of the pen would forget all that was read before.
         raise RagError(
             f"index {', '.join(map(str, roots))}: no file there is as --include {' '.join(flags.include)} says",
             "say other patterns; --forget forgets what was indexed from there",
         )
-    with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:
-        changes = index.update(reader.documents(paths, bar.update), is_gone=reader.is_moved)
+    with Sized(paths, is_quiet=flags.quiet) as bar:
+        documents = reader.documents(paths, bar.unread)
+        changes = index.update(documents, progress=bar.done, part=bar.part, is_gone=reader.is_moved)
     gone = [name for name in index.documents() if reader.is_below(Path(name)) and reader.is_gone(Path(name))]
     removed = index.remove(gone)
-    with Shown(is_quiet=flags.quiet).wait("learning clusters, coding passages and measuring what is found"):
+    with shown.wait("learning clusters, coding passages and measuring what is found"):
         index.compact()
-    _tell(flags)("\n".join(_summary(index, changes, removed, reader)))
+    _tell(flags)("\n".join(summary.lines(index, changes, removed, reader)))
 
 
 def _forget(flags: Namespace) -> int:
@@ -146,23 +145,3 @@ def _root(folder: Path) -> Path:
             "name a folder with files to read; --forget forgets what was indexed from it",
         )
     return folder.resolve()
-
-
-def _summary(index: Index, changes: Changes, removed: int, reader: Reader) -> list[str]:
-    moved = f"{changes.moved:,} renamed, " if changes.moved else ""
-    lines = [
-        f"{index.folder}: {changes.added:,} files added, {changes.changed:,} changed, {moved}{removed:,} removed, "
-        f"{changes.same:,} as they were; {changes.embedded:,} passages embedded, {len(index):,} in all"
-    ]
-    if (bound := index.bound) and not bound.is_held:
-        lines.append(
-            f"  searches find {bound.recall:.3f} of the nearest where {bound.target} was asked for, at the most "
-            "careful; more bits a dimension would find more"
-        )
-    if reader.unread:
-        lines.append(f"files that are no documents: {reader.unread.total():,}")
-        shown = reader.unread.most_common(_REASONS_MAX)
-        lines += [f"  {count:,}: {reason}, as {reader.first[reason]}" for reason, count in shown]
-        if more := reader.unread.total() - sum(count for _, count in shown):
-            lines.append(f"  {more:,} for other reasons")
-    return lines

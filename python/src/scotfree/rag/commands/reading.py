@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from scotfree.rag.choosing import Choice, Wanted
@@ -19,6 +20,9 @@ class Reader:
         # Of each reason how many there are, and the first.
         self.unread: Counter[str] = Counter()
         self.first: dict[str, Path] = {}
+        # In the same way why their front matter is left as text, and links to folders.
+        self.doubts: Counter[str] = Counter()
+        self.linked: Counter[str] = Counter()
         self._index = index.resolve()
         self._choices = {root: Choice(root, wanted) for root in self.roots}
         self._read: set[Path] = set()
@@ -32,10 +36,14 @@ class Reader:
     def _below(self, at: Path, choice: Choice) -> Iterator[Path]:
         def unseen(folder: Path, error: OSError) -> None:
             self._unseen.add(folder)
-            self._note(folder, f"folder: {error.strerror or error}")
+            self._note(self.unread, folder, f"folder: {error.strerror or error}")
 
         # A file that is named is meant.
-        found = [at] if at.is_file() else files(at, unseen, choice.takes)
+        found = (
+            [at]
+            if at.is_file()
+            else files(at, unseen, choice.takes, partial(self._note, self.linked, reason="name what they lead to"))
+        )
         yield from (path for path in found if not path.is_relative_to(self._index))
 
     def changed(self, path: Path) -> list[Path]:
@@ -53,19 +61,21 @@ class Reader:
         except OSError:
             return False
 
-    def documents(self, paths: Iterable[Path], done: Callable[[], object] = lambda: None) -> Iterator[Document]:
-        """Those that can be read; `done` is told after each."""
+    def documents(
+        self, paths: Iterable[Path], unread: Callable[[Path], object] = lambda _: None
+    ) -> Iterator[Document]:
+        """Those that can be read; `unread` is told of the others."""
         for path in paths:
             try:
-                document = read(path)
+                document = read(path, partial(self._note, self.doubts, path))
             except Unread as error:
-                self._note(path, str(error))
+                self._note(self.unread, path, str(error))
                 if error.is_unseen:
                     self._unseen.add(path)
+                unread(path)
             else:
                 self._read.add(path)
                 yield document
-            done()
 
     def is_gone(self, path: Path) -> bool:
         """Whether it was seen that there is no such document any more."""
@@ -80,8 +90,8 @@ class Reader:
         """Whether it is one of the roots or below one."""
         return any(path.is_relative_to(root) for root in self.roots)
 
-    def _note(self, path: Path, reason: str) -> None:
-        self.unread[reason] += 1
+    def _note(self, among: Counter[str], path: Path, reason: str) -> None:
+        among[reason] += 1
         self.first.setdefault(reason, path)
 
 

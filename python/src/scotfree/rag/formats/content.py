@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from scotfree.rag.outline import NONE, Outline
 
@@ -13,6 +14,12 @@ class Content:
 
     text: str
     outline: Outline = NONE
+    # What it says of itself.
+    metadata: dict[str, Any] = field(default_factory=dict)
+    # The letter at which its passages begin.
+    begin: int = 0
+    # Why its front matter is text.
+    doubt: str = ""
 
 
 class Unread(Exception):

@@ -37,8 +37,17 @@ _LINES: Final = frozenset(
     )
 )
 _CELLS: Final = frozenset(("td", "th"))
-# As a browser has it: a no-break space is a letter.
-_SPACES: Final = re.compile("[ \t\n\r\f]+")
+# What stands between an element of this kind and what is beside it; others stand within a line.
+_APART: Final = {
+    **dict.fromkeys(_CELLS, "\t"),
+    **dict.fromkeys(_LINES, "\n"),
+    **dict.fromkeys(_PARAGRAPHS, "\n\n"),
+}
+_BLOCKS: Final = _APART.keys() | _HEADINGS.keys()
+# The widest counts.
+_WIDTHS: Final = {by: width for width, by in enumerate(("", " ", "\t", "\n", "\n\n"))}
+# What is to become one space and is none. As a browser has it: a no-break space is a letter.
+_SPACES: Final = re.compile("[\t\n\r\f][ \t\n\r\f]*| [ \t\n\r\f]+")
 
 
 def read(text: str) -> Content:
@@ -77,14 +86,17 @@ def _walk(body: Any, written: _Written) -> None:
     while stack:
         node, name = stack.pop()
         if node is None:
-            written.end(name)
+            if name in _BLOCKS:
+                written.end(name)
             continue
         stack.append((node.next, name))
         if node.is_text_node:
             written.put(node.text_content or "")
         elif node.is_element_node:
-            written.begin(node.tag)
-            stack.append((node.child, node.tag))
+            tag = node.tag
+            if tag in _BLOCKS:
+                written.begin(tag)
+            stack.append((node.child, tag))
 
 
 class _Written:
@@ -141,21 +153,19 @@ class _Written:
         self._heading = None
 
     def _apart(self, name: str) -> None:
-        if name in _PARAGRAPHS:
-            self._break("\n\n")
-        elif name in _LINES:
-            self._break("\n")
-        elif name in _CELLS:
-            self._break("\t")
+        if by := _APART.get(name):
+            self._break(by)
 
     def _break(self, by: str) -> None:
-        """The widest of what is said counts."""
-        if not self._is_headed:
-            self._between = max(self._between, by, key=lambda one: (one.count("\n"), "\t" in one, len(one)))
+        if not self._is_headed and _WIDTHS[by] > _WIDTHS[self._between]:
+            self._between = by
 
     def _write(self, text: str) -> None:
-        for piece in (self._between if self._pieces else "", text):
-            if piece:
-                self._pieces.append(piece)
-                self._letters += len(piece)
+        if not text:
+            return
+        if self._between and self._pieces:
+            self._pieces.append(self._between)
+            self._letters += len(self._between)
+        self._pieces.append(text)
+        self._letters += len(text)
         self._between, self._is_headed = "", False
