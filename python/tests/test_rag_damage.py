@@ -16,7 +16,7 @@ from bench.words import Words
 from scotfree.rag import Document, Index, RagError
 from scotfree.rag.outline import Heading, Outline
 
-CASES = 150
+CASES = 100
 TABLES = ("document", "passage", "pending", "gone", "setting")
 VALUES: list[Any] = [
     *(None, "", "x", "[", "{}", "[]", "null", "[[1, 2]]", "[[1, 1000000000000]]", '{"a": NaN}', "[[1e999, 1, 1]]"),
@@ -135,8 +135,8 @@ def test_what_sqlite_takes_for_whole_is_named_by_a_check(
         assert file.execute(statement).rowcount >= 1
     file.close()
     with Index(path.parent, Words()) as index:
-        (told,) = index.damages()
-    assert why in told and "index again" in told
+        told = index.damages()
+    assert any(why in one and "index again" in one for one in told), told
 
 
 @pytest.mark.parametrize("table", ["document", "passage", "words", "pending", "gone", "setting"])

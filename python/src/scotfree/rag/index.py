@@ -27,7 +27,7 @@ from scotfree import _native
 from scotfree.rag import axes, calibration
 from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
-from scotfree.rag.damage import WRONG, damaged
+from scotfree.rag.damage import damaged, reading
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
@@ -658,21 +658,21 @@ class Index:
                 "remove the folder and index again",
             )
         path = self.folder / name.decode() if name else None
+        with reading(self.folder / _PASSAGES, "what it says of its rows"):
+            _ = stored.file_of(said), Placement.read(said) if said is not None else None
         try:
             is_same = before is not None and before.name == name
             snapshot = before.snapshot if before and is_same else _native.Snapshot(path) if path else None
             kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
             if snapshot and max(kept.placement.kept | kept.placement.bare, default=-1) >= snapshot.clusters:
-                raise damaged(self.folder / _PASSAGES, "what it says of its placement")
-        except (OSError, RagError, *WRONG) as error:
+                raise damaged(self.folder / _PASSAGES, "what it says of its rows")
+        except (OSError, ValueError, RagError) as error:
             if self._settings() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
             if isinstance(error, RagError):
                 raise
-            raise RagError(
-                f"open the index {self.folder}: {_why(error)}", "remove the folder and index again"
-            ) from None
+            raise RagError(f"open the index {self.folder}: {error}", "remove the folder and index again") from None
         if kept.is_lost and self._settings() != (name, said):
             return self._read(before)
         return Seen(snapshot, name, pending, gone, said, kept, self._keeps_rows(), self._bound())
@@ -778,13 +778,6 @@ def _bits(bits: float) -> float:
     if not 0 < bits <= BITS_MAX:
         raise ValueError
     return bits
-
-
-def _why(error: Exception) -> str:
-    """Of a file, or of what an index says of it, which is then no more than what JSON has."""
-    return (
-        str(error) if isinstance(error, OSError | ValueError) else f"what it says of its rows is damaged ({error})"
-    )
 
 
 def _serial(name: str) -> int:

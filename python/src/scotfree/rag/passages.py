@@ -369,9 +369,17 @@ class Passages:
             self._changes.executemany(
                 "update document set name = ?2 where name = ?1", [[name, new] for name, new in moved.items()]
             )
+            self._check_room()
             for change in changes:
                 numbers |= self._put(change)
         return numbers
+
+    def _check_room(self) -> None:
+        """A passage of a number that nobody gave would leave none for those that follow."""
+        last = self._changes.execute(f"select max(id) from passage union all {_LAST}").fetchall()
+        with damage.reading(self._path, "the number of a passage"):
+            for (value,) in last:
+                damage.number(1 if value is None else value + 1)
 
     def _put(self, change: Change) -> dict[str, int]:
         before = self._numbers_changed(change.document.name)
@@ -482,7 +490,7 @@ class Passages:
         finally:
             connection.rollback()
             connection.close()
-        found = [one for one in found if one != "ok"] or self._wrong(is_alone=with_words)
+        found = [*(one for one in found if one != "ok"), *self._wrong(is_alone=with_words)]
         advice = "remove the index's folder and index again: your files are as they were"
         return [f"{self._path.name}: {one}; {advice}" for one in found]
 

@@ -27,6 +27,8 @@ CLUSTER_MIN: Final = 39
 _LEARNT_MAX: Final = 32_768
 # Embeddings that are coded at once.
 _CODED: Final = 1_024
+# Of those that were made again so many are kept until all is written.
+_AGAIN_MAX: Final = 4_096
 _SEED: Final = 1
 
 
@@ -56,6 +58,8 @@ class Known:
     def __init__(self, numbers: Numbers, pending: Pending, stored: Stored, made: Made) -> None:
         self.numbers = numbers
         self._pending, self._stored, self._made = pending, stored, made
+        # A build reads all several times.
+        self._again: dict[int, Vectors] = {}
 
     def parts(self) -> Iterator[tuple[Numbers, Vectors]]:
         """All of them in their order, with a row for each."""
@@ -71,9 +75,17 @@ class Known:
         old = wanted[~is_new].tolist()
         kept = self._stored.whole(old)
         if missing := [number for number in old if number not in kept]:
-            kept |= dict(zip(missing, self._made(missing), strict=True))
+            kept |= self._made_once(missing)
         rows = [next(new) if fresh else kept[int(one)] for one, fresh in zip(wanted, is_new, strict=True)]
         return of_length_one(np.array(rows, np.float32))
+
+    def _made_once(self, numbers: Sequence[int]) -> dict[int, Vectors]:
+        new = [number for number in numbers if number not in self._again]
+        found = dict(zip(new, self._made(new), strict=True)) if new else {}
+        found |= {number: self._again[number] for number in numbers if number in self._again}
+        if len(self._again) + len(new) <= _AGAIN_MAX:
+            self._again |= found
+        return found
 
 
 def write_first(path: Path, source: Source, bits: int, model: Model) -> int:
