@@ -15,7 +15,8 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.splitting import Splitter
+from scotfree.rag.passages import joined
+from scotfree.rag.splitting import Cut, Splitter
 from scotfree.rag.trouble import RagError
 
 # Passages that are embedded at once; what a kill costs, too.
@@ -31,18 +32,22 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Part:
-    """A passage: of which document, at which letter, and its text."""
+    """A passage: of which document, at which letter, its text, and what is embedded of it."""
 
     document: str
     start: int
     text: str
+    embedded: str
 
 
 def parts(documents: Iterable[Document], embedder: Embedder, progress: Progress = lambda _: None) -> list[Part]:
     """The passages of documents as an index splits them, in their order; progress is in documents."""
-    splitter, found = Splitter(embedder), []
+    cut = Cut(is_titled=True)
+    splitter, letters, found = Splitter(embedder, cut), cut.above_letters(embedder), []
     for document in documents:
-        found += [Part(document.name, passage.start, passage.text) for passage in splitter.split(document)]
+        for passage in splitter.split(document):
+            embedded = joined(document.outline.above(passage.start, letters), passage.text)
+            found.append(Part(document.name, passage.start, passage.text, embedded))
         progress(1)
     return found
 

@@ -75,7 +75,7 @@ class Prepared:
         The least of some times: what else a machine does adds to them, and takes nothing away.
         """
         chosen = np.random.default_rng(_SEED).permutation(len(self.parts))[:_TIMED]
-        texts = [self.parts[row].text for row in chosen]
+        texts = [self.parts[row].embedded for row in chosen]
         self.model.embed(texts[:1])
         return min(self._embedding_ns(texts) for _ in range(_TIMES)) / sum(map(len, texts))
 
@@ -93,7 +93,7 @@ def prepare(collection: Collection, folder: Path, model: Embedder, shown: Shown)
         raise RagError("evaluate a collection: no document has a text", "name another")
     # A folder of its own for whatever decides what is in an index: what is there is right, or not there yet.
     base = folder / digest(model, (repr(part) for part in split))
-    texts = [part.text for part in split]
+    texts = [part.embedded for part in split]
     with shown.bar("embedding", len(texts), "passage") as progress:
         vectors = embeddings(base, model, texts, progress)
     known, exact = Known(model, texts, vectors), Exact(split, vectors)
