@@ -134,7 +134,7 @@ class Index:
         self._passages = Passages(folder / _PASSAGES)
         cut = self._agreed(passage_tokens, overlap)
         self._passages.above_letters = cut.above_letters(embedder)
-        self._update = Update(self._passages, embedder, cut)
+        self._update = Update(self._passages, embedder, cut, lambda: self._seen.stored)
         self._bits = bits
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
