@@ -157,7 +157,7 @@ def drawn(similarities: Sequence[float]) -> Vectors:
 
 
 def test_exact_search_has_documents_by_the_best_of_their_passages() -> None:
-    texts = [Part(name, start, "", "") for name, start in (("a", 0), ("a", 9), ("b", 0), ("c", 0), ("c", 5))]
+    texts = [Part(name, start, "") for name, start in (("a", 0), ("a", 9), ("b", 0), ("c", 0), ("c", 5))]
     question = np.array([[1, 0], [0, 1]], np.float32)
     exact = Exact(texts, drawn([0.1, 0.9, 0.5, 0.2, 0.6]))
     first, second = exact.nearest(question, 2)
@@ -168,7 +168,7 @@ def test_exact_search_has_documents_by_the_best_of_their_passages() -> None:
 def test_recall_counts_passages_that_are_as_near_as_the_nearest() -> None:
     similarities = [0.9 - 0.01 * place for place in range(12)] + [0.81]
     question = np.array([1, 0], np.float32)
-    exact = Exact([Part(f"d{place}", 0, "", "") for place in range(13)], drawn(similarities))
+    exact = Exact([Part(f"d{place}", 0, "") for place in range(13)], drawn(similarities))
     (nearest,) = exact.nearest(question[None], 3)
     assert nearest.rows == list(range(10))
     for rows, wanted in (

@@ -80,6 +80,10 @@ class Cut:
         return min(_ABOVE_LETTERS_MAX, room) if self.is_titled else 0
 
 
+# Of a new index.
+NEW: Final = Cut(is_titled=True)
+
+
 class Splitter:
     """Splits by what an embedder counts as tokens."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.passages import joined
-from scotfree.rag.splitting import Cut, Splitter
+from scotfree.rag.splitting import NEW, Splitter
 from scotfree.rag.trouble import RagError
 
 # Passages that are embedded at once; what a kill costs, too.
@@ -32,22 +32,27 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Part:
-    """A passage: of which document, at which letter, its text, and what is embedded of it."""
+    """A passage: of which document, at which letter, and its text."""
 
     document: str
     start: int
     text: str
-    embedded: str
+    # Of what stands above it as much as is embedded with it.
+    above: str = ""
+
+    @property
+    def embedded(self) -> str:
+        """What an index embeds of it."""
+        return joined(self.above, self.text)
 
 
 def parts(documents: Iterable[Document], embedder: Embedder, progress: Progress = lambda _: None) -> list[Part]:
-    """The passages of documents as an index splits them, in their order; progress is in documents."""
-    cut = Cut(is_titled=True)
-    splitter, letters, found = Splitter(embedder, cut), cut.above_letters(embedder), []
+    """The passages of documents as a new index has them, in their order; progress is in documents."""
+    splitter, letters, found = Splitter(embedder, NEW), NEW.above_letters(embedder), []
     for document in documents:
         for passage in splitter.split(document):
-            embedded = joined(document.outline.above(passage.start, letters), passage.text)
-            found.append(Part(document.name, passage.start, passage.text, embedded))
+            above = document.outline.above(passage.start, letters)
+            found.append(Part(document.name, passage.start, passage.text, above))
         progress(1)
     return found
 
