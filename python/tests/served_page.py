@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from scotfree.loopback import Address, Limits, Server
+from scotfree.loopback import HOST, Address, Limits, Server
 from scotfree.rag import Index, LanguageModel
 from scotfree.rag.asking import Asker
 from scotfree.rag.page.site import site
+from scotfree.rag.rerank.ranked import Reranking
 from scotfree.turns import Turns
 
 PROGRAM = """
@@ -33,13 +34,15 @@ def serving(
     model: LanguageModel | None = None,
     *,
     token: str = "",
+    host: str = HOST,
+    ranking: Reranking | None = None,
     limits: Limits | None = None,
     searching: Turns | None = None,
 ) -> Iterator[Server]:
     """Its server, which runs."""
     with (
-        closing(Asker(index, model)) as asker,
-        Server(site(asker, searching), Address(token=token), limits) as server,
+        closing(Asker(index, model, ranking=ranking)) as asker,
+        Server(site(asker, searching), Address(host, token=token), limits) as server,
     ):
         thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
@@ -59,7 +62,7 @@ def started(folder: Path, *words: str, **environment: str) -> Iterator[tuple[sub
     try:
         assert running.stderr
         said = running.stderr.readline()
-        found = re.fullmatch(r"http://[0-9.]+:(\d+)/ \(end with Ctrl-C\)\n", said)
+        found = re.fullmatch(r"http://(?:[0-9.]+|\[::1\]):(\d+)/ \(end with Ctrl-C\)\n", said)
         assert found, said
         yield running, int(found[1])
     finally:

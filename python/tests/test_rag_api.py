@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -22,6 +23,7 @@ from language_server import MODEL, WORDS, LanguageServer, language_server
 from served_page import serving, started
 
 from bench.words import Words
+from scotfree import own_addresses
 from scotfree.connections import HEAD_BYTES_MAX
 from scotfree.loopback import BODY_BYTES_MAX, HOST, Address, Limits, Server, Site
 from scotfree.rag import Document, Endpoint, Index, cli
@@ -29,6 +31,9 @@ from scotfree.rag.api import asked, openapi
 from scotfree.rag.api.site import SEARCHES_MAX, WAITING_MAX
 from scotfree.rag.commands import opening
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.outline import Heading, Outline
+from scotfree.rag.rerank.ranked import Ranked, Reranking
+from scotfree.rag.searching import Hit
 from scotfree.trouble import UserError
 from scotfree.turns import BusyError, Turns
 
@@ -104,10 +109,47 @@ def test_a_search_is_answered(server: Server) -> None:
     hit = found["hits"][0]
     assert hit["text"] == "a violin has four strings" and hit["location"] == {"letter": 0}
     assert hit["metadata"] == {"kind": "instrument", "strings": 4, "tags": ["bow", "wood"]}
+    assert found["question"] == "four strings" and hit["copies"] == [] and "score" not in hit
     assert 0 < hit["similarity"] <= 1 and found["stages_ns"]["embed query"] > 0
     assert found["hits"][2]["metadata"] == {"kind": "person"}
     assert documents(search(port, count=1)) == ["violin"]
     assert "words" in search(port, words=True)["stages_ns"]
+
+
+class Longest:
+    """Puts the longest texts first."""
+
+    def rerank(self, question: str, hits: Sequence[Hit], count: int) -> list[Ranked]:
+        order = sorted(hits, key=lambda hit: -len(hit.text))[:count]
+        return [Ranked(**vars(hit) | {"score": float(len(hit.text))}) for hit in order]
+
+
+def test_what_is_found_is_put_in_order_by_who_can(index: Index) -> None:
+    with serving(index, ranking=Reranking(Longest(), 2)) as server:
+        found = search(server.server_port, count=1)
+        assert [(hit["document"], hit["score"]) for hit in found["hits"]] == [("cello", 28)], "of the two nearest"
+        assert found["stages_ns"]["cross-encoder"] >= 0
+        assert documents(search(server.server_port, count=3)) == ["cello", "violin", "player"]
+    with serving(index) as server:
+        assert "cross-encoder" not in search(server.server_port)["stages_ns"]
+
+
+def test_a_text_in_several_places_is_a_hit_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over HTTP as by the command line."""
+    outline = Outline("line", title="Drums", headings=(Heading(0, 1, "Drums"),))
+    same = [Document(name, "drums\n\ndrums are struck", outline=outline) for name in ("a", "b")]
+    with Index.build(tmp_path / "index", [*same, *DOCUMENTS], Words()) as index, serving(index) as server:
+        over_http = search(server.server_port, question="drums are struck", count=2)
+    assert over_http["hits"][0]["location"] == {"letter": 0, "place": "line 1", "section": "Drums"}
+    assert over_http["hits"][0]["copies"] == [{"document": "b", "location": {"letter": 0, "place": "line 1"}}]
+    monkeypatch.setattr(opening, "by_name", lambda *_, **__: Words())
+    words = ["ask", "drums are struck", "--json", "--count", "2", "--index", str(tmp_path / "index")]
+    assert cli.main(words) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert validator(SCHEMAS["components"]["schemas"]["Found"]).is_valid(printed)
+    assert printed.keys() == over_http.keys() and printed["hits"] == over_http["hits"]
 
 
 def test_a_search_is_narrowed(server: Server) -> None:
@@ -466,9 +508,22 @@ def test_a_token_is_said_by_every_request(index: Index) -> None:
                 status, _, headers = sent(port, path, body, **({"Authorization": wrong} if wrong else {}))
                 assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
             assert sent(port, path, body, Authorization=f"Bearer {TOKEN}")[0] == 200
-        with closing(HTTPConnection(HOST, port, timeout=30)) as connection:
-            connection.request("GET", "/")
-            assert connection.getresponse().status == 401
+        # The page's files are nobody's own; what it asks for is.
+        for path, wanted in (
+            ("/", 200),
+            ("/page.js", 200),
+            ("/page.css", 200),
+            ("/base.css", 200),
+            ("/about", 401),
+        ):
+            for verb in ("GET", "HEAD"):
+                with closing(HTTPConnection(HOST, port, timeout=30)) as connection:
+                    connection.request(verb, path)
+                    assert connection.getresponse().status == wanted, (verb, path)
+        for path in ("/", "/ask", "/about?token=x", f"/about?token={TOKEN}"):
+            with closing(HTTPConnection(HOST, port, timeout=30)) as connection:
+                connection.request("POST", path, b"{}", {"Content-Type": "application/json"})
+                assert connection.getresponse().status == 401
 
 
 def test_beyond_this_machine_only_with_a_token(tmp_path: Path, index: Index) -> None:
@@ -480,7 +535,54 @@ def test_beyond_this_machine_only_with_a_token(tmp_path: Path, index: Index) -> 
         assert sent(port, openapi.SEARCH, {"question": "x"})[0] == 401
         said = {"Authorization": f"Bearer {TOKEN}", "Host": "any.example"}
         assert sent(port, openapi.SEARCH, {"question": "x"}, **said)[0] == 200
-        assert sent(port, openapi.SEARCH, {"question": "x"}, **said, Origin="http://any.example")[0] == 403
+        for origin, status in (
+            ("http://any.example", 200),
+            ("https://any.example", 200),
+            ("http://other.example", 403),
+            ("http://any.example:81", 403),
+            ("null", 403),
+        ):
+            assert sent(port, openapi.SEARCH, {"question": "x"}, **said, Origin=origin)[0] == status
+
+
+@pytest.mark.parametrize(("host", "here"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("", "127.0.0.1")])
+def test_on_all_addresses_those_are_told_that_can_be_opened(tmp_path: Path, host: str, here: str) -> None:
+    Index.build(tmp_path / "index", DOCUMENTS, Words()).close()
+    with started(tmp_path / "index", "--listen", host, SCOTFREE_API_TOKEN=TOKEN) as (running, port):
+        assert running.stderr
+        told = last = running.stderr.readline()
+        while not last.startswith("whoever asks says the token; the page asks for it\n"):
+            told += (last := running.stderr.readline())
+            assert last, told
+    assert TOKEN not in told
+    own = own_addresses.urls(host or "0.0.0.0", port, 4)
+    assert own[0] == own_addresses.url(here, port)
+    assert (" ".join(own[1]) in told) if own[1] else ("other machines" not in told)
+    assert all(url not in told for url in (f"//{host}:", "0.0.0.0", "[::]"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_every_address_that_is_told_answers(index: Index, host: str) -> None:
+    with serving(index, token=TOKEN, host=host) as server:
+        urls = [server.url, *server.others]
+        assert not own_addresses.is_any(urlsplit(server.url).hostname or "")
+        for url in urls:
+            at = urlsplit(url)
+            with closing(HTTPConnection(at.hostname or "", at.port, timeout=30)) as connection:
+                connection.request("GET", "/")
+                assert connection.getresponse().status == 200, url
+        # Of all addresses of IPv6 those of IPv4 are some, too.
+        assert sent(server.server_port, openapi.STATUS, Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+def test_a_token_is_in_no_log(tmp_path: Path) -> None:
+    Index.build(tmp_path / "index", DOCUMENTS, Words()).close()
+    with started(tmp_path / "index", SCOTFREE_API_TOKEN=TOKEN) as (running, port):
+        for said in (f"Bearer {TOKEN}", f"Bearer {TOKEN}x", f"{TOKEN} \xff"):
+            sent(port, openapi.STATUS, Authorization=said)
+        sent(port, f"/about?token={TOKEN}", Authorization=f"Bearer {TOKEN}")
+        running.terminate()
+        assert running.stderr and TOKEN not in running.stderr.read()
 
 
 @pytest.mark.parametrize(

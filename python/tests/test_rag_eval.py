@@ -67,7 +67,10 @@ def beir(folder: Path, **files: str | bytes | None) -> Path:
 def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
     collection = read(beir(tmp_path))
     assert [document.name for document in collection.documents] == ["violin", "drum", "flute"]
-    assert collection.documents[0].text == "Violin\n\nIt has four strings and is played with a bow."
+    assert collection.documents[0].text == "It has four strings and is played with a bow."
+    assert collection.documents[0].outline.title == "Violin"
+    violin = parts(collection.documents, Words(tokens_max=200))[0]
+    assert (violin.text, violin.embedded) == (collection.documents[0].text, f"Violin: {violin.text}")
     assert collection.documents[1].text == "Drums are struck with sticks."
     assert list(collection.questions) == ["q1", "q3"], "only what is judged is asked, in the order of questions"
     assert collection.judgements == {"q3": {"drum": 2}, "q1": {"violin": 1, "drum": 0}}
@@ -291,7 +294,7 @@ def row(evaluation: Evaluation, mode: Mode) -> Row:
 def test_every_mode_is_compared_with_exact_search_on_the_other_half(measured: Evaluation) -> None:
     of = collection()
     split = parts(of.documents, Words())
-    vectors = Words().embed([part.text for part in split])
+    vectors = Words().embed([part.embedded for part in split])
     similar = vectors @ Words().embed(list(of.questions.values())[12:]).T
     answers = {}
     for name, values in zip(list(of.questions)[12:], similar.T, strict=True):
@@ -312,7 +315,7 @@ def test_nprobe_is_the_least_that_finds_enough_and_the_same_for_all(measured: Ev
     assert {(one.probes, one.clusters) for one in tuned} == {(tuned[0].probes, round(measured.passages**0.5))}
     # The clusters of what exact search finds, by how many are nearer to the question.
     of = collection()
-    vectors = Words().embed([part.text for part in parts(of.documents, Words())])
+    vectors = Words().embed([part.embedded for part in parts(of.documents, Words())])
     centres = clustering.centroids(vectors, tuned[0].clusters or 0, seed=1)
     places, needed = clustering.nearest(vectors, centres), []
     for question in Words().embed(list(of.questions.values())[:12]):
@@ -391,7 +394,7 @@ def test_questions_are_asked_in_their_order(job: Job) -> None:
     asked = measure(job, counted.append).asked
     assert counted == [1, 1] and len(asked) == 2
     split = parts(collection(20).documents, Words())
-    vectors = Words().embed([part.text for part in split])
+    vectors = Words().embed([part.embedded for part in split])
     for question, one in zip(job.questions, asked, strict=True):
         best = split[int(np.argmax(vectors @ Words().embed([question])[0]))]
         assert one.outcome.places[0] == (best.document, best.start) and one.latency_ns > 0

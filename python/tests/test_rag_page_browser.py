@@ -251,3 +251,65 @@ def test_a_server_that_is_gone_is_told(browser: Any, tmp_path: Path) -> None:
         seen.server.shutdown()
         seen.search("four strings")
         assert "Failed to fetch" in seen.page.inner_text("#error")
+
+
+TOKEN = "0123456789abcdef"
+
+
+@contextmanager
+def guarded(browser: Any, index: Index, host: str) -> Iterator[Seen]:
+    """The page of a server that wants a token, which it asks for."""
+    with serving(index, token=TOKEN, host=host) as server:
+        context = browser.new_context()
+        seen = Seen(context.new_page(), server)
+        seen.page.on("request", seen.note_request)
+        seen.page.goto(server.url)
+        seen.page.wait_for_selector("#token-form:visible")
+        yield seen
+        context.close()
+
+
+def test_a_token_is_asked_for_once_and_said_with_each_request(browser: Any, index: Index) -> None:
+    # Where the server knows no name of its own, as others reach it.
+    with guarded(browser, index, "0.0.0.0") as seen:
+        urls: list[str] = []
+        seen.page.on("request", lambda asked: urls.append(asked.url))
+        assert "This server wants a token." in seen.page.inner_text("#error")
+        assert not seen.page.is_visible("#form"), "nothing can be asked yet"
+        for wrong in (TOKEN[:-1], "kein Schlüssel"):
+            seen.page.fill("#token", wrong)
+            seen.page.press("#token", "Enter")
+            seen.page.locator("#error", has_text="This is not the token.").wait_for()
+            assert not seen.page.is_visible("#form")
+            assert seen.page.evaluate("sessionStorage.length") == 0, "what is wrong is not kept"
+        seen.page.fill("#token", f" {TOKEN} ")
+        seen.page.press("#token", "Enter")
+        seen.page.wait_for_selector("#extent:not(:empty)")
+        assert not seen.page.is_visible("#error") and not seen.page.is_visible("#token-form")
+        seen.search("four strings")
+        assert seen.names()[0] == "violin.txt"
+        # It is known to this tab, and to no other.
+        seen.page.reload()
+        seen.page.wait_for_selector("#extent:not(:empty)")
+        seen.search("who plays")
+        assert seen.names()[0] == "player.txt"
+        other = seen.page.context.new_page()
+        other.goto(seen.server.url)
+        other.wait_for_selector("#token-form:visible")
+        assert seen.page.evaluate("localStorage.length") == 0 and seen.page.context.cookies() == []
+        assert seen.elsewhere == [] and not any(TOKEN in url for url in urls)
+        # A server that was started again with another one.
+        seen.server.token = "f" * 16
+        seen.search("four strings")
+        assert "This is not the token." in seen.page.inner_text("#error")
+        assert seen.page.is_visible("#token-form") and seen.page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_hit_names_where_else_it_stands_and_a_score(browser: Any, tmp_path: Path) -> None:
+    same = [Document(f"{name}.txt", "drums are struck") for name in "abcde"]
+    with Index.build(tmp_path / "index", same, Words()) as index, opened(browser, index) as seen:
+        seen.search("drums")
+        assert seen.names() == ["a.txt"]
+        copies = "also in: b.txt, letter 0; c.txt, letter 0; d.txt, letter 0 and 1 more"
+        assert seen.page.inner_text("#hits .copies") == copies
+        assert "score" not in seen.page.inner_text("#hits .source >> nth=0")

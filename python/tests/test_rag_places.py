@@ -246,8 +246,10 @@ def test_ask_shows_where_as_editors_open_it(
     assert f"1. {folder}/c.txt:1 (1.00)" in out and f"also in: {folder}/d.txt:3\n" in out and "2. " in out
     assert cli.main(["ask", "drums are struck", "--json", "--index", str(tmp_path / "index")]) == 0
     hit = json.loads(capsys.readouterr().out)["hits"][0]
-    assert (hit["location"], hit["section"]) == ("line 1", "")
-    assert hit["copies"] == [{"document": f"{folder}/d.txt", "start": 2, "location": "line 3"}]
+    assert hit["location"] == {"letter": 0, "place": "line 1"}
+    assert hit["copies"] == [{"document": f"{folder}/d.txt", "location": {"letter": 2, "place": "line 3"}}]
+    assert cli.main(["ask", f"{WORDS} kept", "--json", "--count", "1", "--index", str(tmp_path / "index")]) == 0
+    assert json.loads(capsys.readouterr().out)["hits"][0]["location"]["section"] == "Logs > Keep"
 
 
 def sections(text: str, tokens: int = 40) -> list[tuple[str, str]]:

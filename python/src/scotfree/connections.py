@@ -13,6 +13,8 @@ from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
+from scotfree.own_addresses import is_any
+
 # Of a request's first line and headers together.
 HEAD_BYTES_MAX: Final = 64 << 10
 # When whoever finds all of it held may come again: an SDK gives a batch up after ten seconds.
@@ -89,6 +91,12 @@ class BoundedServer(ThreadingHTTPServer):
         # Connections that were turned away, each with when it is closed: of the accepting thread alone.
         self._leaving: deque[tuple[float, socket.socket]] = deque()
         super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """On all addresses also those of IPv4, whatever the system's default is."""
+        if self.address_family == socket.AF_INET6 and is_any(str(self.server_address[0])):
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def busy(self) -> bytes:
         """What a connection hears for which there is no thread: a whole answer."""

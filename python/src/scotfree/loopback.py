@@ -1,9 +1,9 @@
 """A server for programs and the browser of this machine: of files, and of questions that are JSON.
 
 On the loopback address it answers requests that name it as their host, which keeps pages of other sites, whose
-names were pointed at this machine, from reading. Elsewhere it listens only with a token, which every request says.
-That a question is JSON keeps other sites from asking: a browser sends none to another site without its leave,
-which nobody gives here.
+names were pointed at this machine, from reading. Elsewhere it listens only with a token, which every request says
+but those for files that are the same for everybody: a page asks its user for it. That a question is JSON keeps
+other sites from asking: a browser sends none to another site without its leave, which nobody gives here.
 
 Invariant: whoever asks holds bounded parts of it: connections, the bytes and the time of a request, turns.
 """
@@ -25,6 +25,7 @@ from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
+from scotfree import own_addresses
 from scotfree.connections import RETRY_AFTER_S, BoundedServer, LongHeadError, Timed, answer
 from scotfree.trouble import UserError, printable
 from scotfree.turns import BusyError, Turns
@@ -36,6 +37,8 @@ BODY_BYTES_MAX: Final = 64 << 10
 _DIGITS_MAX: Final = 18
 # Questions that a language model may answer at once.
 ASKED_MAX: Final = 4
+# Addresses for other machines that are told.
+_OTHERS_MAX: Final = 4
 _JSON: Final = "application/json"
 # Scripts and styles of our own files alone, and no other site at all.
 _POLICY: Final = (
@@ -87,6 +90,8 @@ class Site:
 
     pages: Mapping[str, Callable[[], Response]]
     questions: Mapping[str, Question]
+    # Pages that are files of the program, of which nothing is anybody's own: they are had without a token.
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -128,8 +133,10 @@ class Server(BoundedServer):
         self.site, self.token = site, at.token
         own = f"[{at.host}]" if ":" in at.host else at.host
         self.hosts = [f"{name}:{self.server_port}" for name in (own, "localhost")] if is_loopback(at.host) else []
-        self.url = f"http://{own}:{self.server_port}/"
-        self.origins = [f"http://{host}" for host in self.hosts]
+        # For this machine, and for others, of which a firewall may keep some away.
+        bound = str(self.server_address[0])
+        host = bound if own_addresses.is_any(bound) else at.host
+        self.url, self.others = own_addresses.urls(host, self.server_port, _OTHERS_MAX)
         self.is_ending = False
 
     def busy(self) -> bytes:
@@ -147,10 +154,18 @@ class Server(BoundedServer):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
-            print(f"{self.url} (end with Ctrl-C)", file=sys.stderr, flush=True)
+            print(self._told(), file=sys.stderr, flush=True)
             self.serve_forever()
         self.is_ending = True
         self.server_close()
+
+    def _told(self) -> str:
+        lines = [f"{self.url} (end with Ctrl-C)"]
+        if self.others:
+            lines.append(f"from other machines, if no firewall is between: {' '.join(self.others)}")
+        if self.token:
+            lines.append("whoever asks says the token; the page asks for it")
+        return "\n".join(lines)
 
 
 def is_loopback(host: str) -> bool:
@@ -206,7 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.limits.answer_s)
         try:
             self._check_host()
-            self._check_token()
+            if not (self.command in ("GET", "HEAD") and self.path in self.server.site.files):
+                self._check_token()
             send()
         except Refused as refused:
             self._refuse(refused)
@@ -232,6 +248,13 @@ class _Handler(BaseHTTPRequestHandler):
             why = "say the token: Authorization: Bearer TOKEN"
             raise Refused(HTTPStatus.UNAUTHORIZED, why, {"WWW-Authenticate": "Bearer"})
 
+    def _check_origin(self) -> None:
+        """Only our own page asks: it comes from the host that it names, also through a proxy with TLS."""
+        origin, host = self.headers.get("Origin"), self.headers.get("Host", "")
+        schemes = ("http",) if self.server.hosts else ("http", "https")
+        if origin is not None and origin not in [f"{scheme}://{host}" for scheme in schemes]:
+            raise Refused(HTTPStatus.FORBIDDEN, "another site's page does not ask here")
+
     def _page(self) -> None:
         self._send(_of(self.server.site.pages, self.path, self.server.site.questions, "POST")())
 
@@ -239,9 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
         question = _of(self.server.site.questions, self.path, self.server.site.pages, "GET, HEAD")
         if self.headers.get_content_type() != _JSON:
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a question is {_JSON}")
-        origin = self.headers.get("Origin")
-        if origin is not None and origin not in self.server.origins:
-            raise Refused(HTTPStatus.FORBIDDEN, "another site's page does not ask here")
+        self._check_origin()
         body = self._body()
         with question.turns.taken():
             response = question.answer(body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -19,7 +19,9 @@ from scotfree.rag.generate.model import HangUp, LanguageModel
 from scotfree.rag.generate.prompt import LETTERS_MAX
 from scotfree.rag.index import Index
 from scotfree.rag.passages import Text
+from scotfree.rag.rerank.ranked import Reranking
 from scotfree.rag.searching import Answer
+from scotfree.rag.told import found
 from scotfree.rag.trouble import RagError
 
 # Of what documents are said to be, what is told: keys, and of each its most frequent values.
@@ -41,8 +43,16 @@ class Question:
 class Asker:
     """An index, and perhaps a language model, that are asked by several at once."""
 
-    def __init__(self, index: Index, model: LanguageModel | None = None, letters_max: int = LETTERS_MAX) -> None:
+    def __init__(
+        self,
+        index: Index,
+        model: LanguageModel | None = None,
+        letters_max: int = LETTERS_MAX,
+        ranking: Reranking | None = None,
+    ) -> None:
+        """`ranking` puts in order what is found, if it is there."""
         self._index, self._model, self._letters_max = index, model, letters_max
+        self._ranking = ranking
         self._state = threading.Condition()
         self._users = 0
         self._is_ended = False
@@ -83,14 +93,18 @@ class Asker:
 
     def search(self, question: Question) -> Answer:
         """What is found; a `RagError` says what is wrong with the index."""
+        ranking = self._ranking
         with self._using() as index:
-            return index.search(
+            answer = index.search(
                 question.text,
-                question.count,
+                ranking.wanted(question.count) if ranking else question.count,
                 where=question.where,
                 with_words=question.with_words,
                 is_distinct=True,
             )
+            if ranking:
+                ranking.apply(question.text, answer, question.count)
+            return answer
 
     def read(self, name: str) -> list[Text]:
         """The passages of a document in their order; none, if there is no such document."""
@@ -100,14 +114,14 @@ class Asker:
     def ask(self, question: Question) -> tuple[Iterator[tuple[str, Any]], HangUp]:
         """The lines of an answer, and what ends them; what is wrong before the first of them is raised.
 
-        Of a line its kind and what it says: of `found` an `Answer`, of others what JSON can.
+        Of a line its kind and what it says.
         """
         answer = self.search(question)
         hang_up = HangUp()
         return self._lines(question, answer, hang_up), hang_up
 
     def _lines(self, question: Question, answer: Answer, hang_up: HangUp) -> Iterator[tuple[str, Any]]:
-        yield "found", answer
+        yield "found", found(question.text, answer)
         if question.with_model and self._model and answer.hits:
             pieces = write_answer(
                 self._model, question.text, answer, letters_max=self._letters_max, hang_up=hang_up
@@ -140,7 +154,7 @@ class Asker:
                 self._state.notify_all()
 
 
-def lines(said: Iterator[tuple[str, Any]], found: Callable[[Answer], dict[str, Any]]) -> Iterator[bytes]:
-    """An answer's lines as JSON, with what was found as it is to be said."""
+def lines(said: Iterator[tuple[str, Any]]) -> Iterator[bytes]:
+    """An answer's lines as JSON."""
     for kind, value in said:
-        yield json.dumps({kind: found(value) if isinstance(value, Answer) else value}).encode() + b"\n"
+        yield json.dumps({kind: value}).encode() + b"\n"

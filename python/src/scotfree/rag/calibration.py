@@ -85,8 +85,11 @@ class Bound:
 
     @classmethod
     def read(cls, said: bytes) -> Bound:
-        """From what `written` made."""
-        return cls(**json.loads(said))
+        """From what `written` made; `ValueError` or `TypeError`: nothing of the kind."""
+        found = cls(**json.loads(said))
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in asdict(found).values()):
+            raise ValueError("a number of it is none")
+        return found
 
 
 def checked(target: float) -> float:

@@ -27,6 +27,7 @@ from scotfree import _native
 from scotfree.rag import axes, calibration
 from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
+from scotfree.rag.damage import damaged, reading
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
@@ -137,7 +138,7 @@ class Index:
         self._passages = Passages(folder / _PASSAGES)
         cut = self._agreed(passage_tokens, overlap)
         self._passages.above_letters = cut.above_letters(embedder)
-        self._update = Update(self._passages, embedder, cut)
+        self._update = Update(self._passages, embedder, cut, lambda: self._seen.stored)
         self._bits = bits
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
@@ -288,7 +289,20 @@ class Index:
             except RagError:
                 is_alone = False
             texts = self._passages.damages(with_words=is_alone)
-        return [*texts, *(exact.damages() if exact else [])]
+            lost = [] if texts else self._lost()
+        return [*texts, *lost, *(exact.damages() if exact else [])]
+
+    def _lost(self) -> list[str]:
+        """That passages are in nothing that is searched, if some are."""
+        # First, since others may put some in.
+        numbers = self._passages.numbers()
+        seen = self._read(self._seen)
+        there = seen.snapshot.passages() if seen.snapshot else ()
+        found = np.concatenate([np.array(there, np.uint32), seen.pending.numbers])
+        lost = len(np.setdiff1d(numbers, found))
+        return (
+            [f"{lost:,} passages are not found by any search; remove the folder and index again"] if lost else []
+        )
 
     def hold(self, recall: float, questions: Sequence[str] | None = None) -> Bound | None:
         """Has searches find so much of the nearest from now on, for these questions or for drawn ones.
@@ -348,8 +362,7 @@ class Index:
         def made(numbers: Sequence[int]) -> Vectors:
             nonlocal embedded
             embedded += len(numbers)
-            texts = self._passages.texts(numbers)
-            return embed_all(self._embedder, [texts[number].embedded for number in numbers])
+            return self._embedded(numbers)
 
         with self._changing():
             self._seen = self._read(self._seen)
@@ -501,9 +514,19 @@ class Index:
             if vectors is not None:
                 parts = chain([(np.array(again, np.uint32), vectors)], parts)
             write_merged(path, seen.snapshot, seen.gone, parts, bare)
-            known = _carried(self.folder, path, seen, bare)
+            known = _carried(self.folder, path, seen, bare, self._embedded)
         self._passages.settle(name, seen.pending.numbers.tolist(), seen.gone, known)
         self._sweep()
+
+    def _embedded(self, numbers: Sequence[int]) -> Vectors:
+        """The embeddings of passages, made again."""
+        texts = self._passages.texts(numbers)
+        if len(texts) < len(set(numbers)):
+            raise RagError(
+                f"embed passages of the index {self.folder} again: the texts of some are gone",
+                "remove the folder and index again",
+            )
+        return embed_all(self._embedder, [texts[number].embedded for number in numbers])
 
     def _write_anew(self, path: Path, seen: Seen, source: Source) -> dict[str, bytes]:
         """Writes a snapshot of all these passages, and rows if it keeps them; returns what is to be known."""
@@ -528,12 +551,11 @@ class Index:
 
     def _bits_said(self) -> float | None:
         """How many bits a dimension has, if who made the index said so."""
-        said = self._passages.setting(_BITS)
-        return float(said) if said else self._bits
+        return self._passages.known(_BITS, lambda said: _bits(float(said))) or self._bits
 
     def _outgrown(self, seen: Seen) -> Source | None:
         """All passages, if they are many more than clusters and axes were learnt from, and each is at hand."""
-        learnt, snapshot, exact = self._passages.setting(_LEARNT), seen.snapshot, seen.stored.exact
+        learnt, snapshot, exact = self._passages.known(_LEARNT, int), seen.snapshot, seen.stored.exact
         if learnt is None or snapshot is None or exact is None or not seen.keeps_rows:
             return None
         if (placed := seen.stored.placement).memory or placed.bare:
@@ -542,19 +564,18 @@ class Index:
         there = np.array(snapshot.passages(), np.uint32)
         gone = np.fromiter(seen.gone, np.uint32, len(seen.gone))
         numbers = np.union1d(np.setdiff1d(there, gone), seen.pending.numbers)
-        is_grown = len(numbers) >= _OUTGROWN * int(learnt)
+        is_grown = len(numbers) >= _OUTGROWN * learnt
         if is_grown and (exact.has(numbers) | seen.pending.has(numbers)).all():
-            return Known(numbers, seen.pending, seen.stored)
+            return Known(numbers, seen.pending, seen.stored, self._embedded)
         return None
 
     # ---- how careful a search is
 
     def _bound(self) -> Bound | None:
-        said = self._passages.setting(_BOUND)
-        return Bound.read(said) if said else None
+        return self._passages.known(_BOUND, Bound.read)
 
     def _target(self) -> float:
-        return self._recall or float(self._passages.setting(_RECALL) or calibration.RECALL)
+        return self._recall or self._passages.known(_RECALL, _share) or calibration.RECALL
 
     def _keep_bound(self, questions: Vectors | None = None, *, is_forced: bool = False) -> None:
         """Measures the bound again where another share is to be found, or among many more passages."""
@@ -613,11 +634,13 @@ class Index:
             )
 
     def _keeps_rows(self) -> bool:
-        return self._passages.setting(_KEEPS) == b"rows"
+        return self._passages.known(_KEEPS, lambda said: {b"codes": False, b"rows": True}[said]) or False
 
     def _check_model(self, keeps: Keep) -> None:
         known = self._passages.setting(_EMBEDDER)
         if known is None:
+            if self._passages.setting("snapshot") is not None or not self._passages.is_empty():
+                raise damaged(self.folder / _PASSAGES, "what it says of its embedder")
             self._passages.make_known(_KEEPS, keeps.encode())
             self._passages.make_known(_RECALL, str(self._recall or calibration.RECALL).encode())
             if self._bits is not None:
@@ -640,17 +663,21 @@ class Index:
                 "remove the folder and index again",
             )
         path = self.folder / name.decode() if name else None
+        with reading(self.folder / _PASSAGES, "what it says of its rows"):
+            _ = stored.file_of(said), Placement.read(said) if said is not None else None
         try:
             is_same = before is not None and before.name == name
             snapshot = before.snapshot if before and is_same else _native.Snapshot(path) if path else None
             kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
+            if snapshot and max(kept.placement.kept | kept.placement.bare, default=-1) >= snapshot.clusters:
+                raise damaged(self.folder / _PASSAGES, "what it says of its rows")
         except (OSError, ValueError, RagError) as error:
             if self._settings() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
             if isinstance(error, RagError):
                 raise
-            raise RagError(f"open the index: {error}", "remove the folder and index again") from None
+            raise RagError(f"open the index {self.folder}: {error}", "remove the folder and index again") from None
         if kept.is_lost and self._settings() != (name, said):
             return self._read(before)
         return Seen(snapshot, name, pending, gone, said, kept, self._keeps_rows(), self._bound())
@@ -712,8 +739,13 @@ def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
     return [[passage for passage in passages[start:end] if passage not in gone] for start, end in pairwise(starts)]
 
 
-def _carried(folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int]) -> dict[str, bytes]:
-    """Writes what was kept of clusters as a new snapshot has them; returns what is to be known of it."""
+def _carried(
+    folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int], embedded: stored.Made
+) -> dict[str, bytes]:
+    """Writes what was kept of clusters as a new snapshot has them; returns what is to be known of it.
+
+    What is not pending and whose row is damaged is `embedded` again.
+    """
     before = seen.stored.placement
     placement = Placement.of(before.memory - bare, before.disk - bare, bare)
     if placement == before and not placement.kept:
@@ -724,7 +756,8 @@ def _carried(folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int]) -> 
         # Of a row that is lost there is nothing to copy: searches embed it.
         known = seen.stored.has(clusters[cluster]) | new
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
-    return {stored.SETTING: seen.stored.written(folder, snapshot, placement, clusters, seen.pending.vectors)}
+    source = Known(np.empty(0, np.uint32), seen.pending, Stored(), embedded)
+    return {stored.SETTING: seen.stored.written(folder, snapshot, placement, clusters, source.vectors)}
 
 
 def _kept_with(bits: float | None, dimensions: int) -> Keep:
@@ -741,6 +774,20 @@ def _bits_for(passages: int, *, is_alone: bool) -> float:
 
 def _doublings(count: int, of: int) -> float:
     return math.log2(max(count, of) / of)
+
+
+def _share(said: bytes) -> float:
+    share = float(said)
+    if not 0 < share < 1:
+        raise ValueError
+    return share
+
+
+def _bits(bits: float) -> float:
+    """Bits a dimension that codes can have; a `ValueError`: they cannot."""
+    if not 0 < bits <= BITS_MAX:
+        raise ValueError
+    return bits
 
 
 def _serial(name: str) -> int:

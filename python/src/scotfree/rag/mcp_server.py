@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 from scotfree import __version__
 from scotfree.rag import filters
 from scotfree.rag.api.asked import COUNT, COUNT_MAX, QUESTION_LETTERS_MAX
-from scotfree.rag.api.site import hits, location, told_of
 from scotfree.rag.asking import Asker, Question
 from scotfree.rag.passages import Text
+from scotfree.rag.told import hits, location, metadata
 from scotfree.rag.trouble import RagError, missing
 from scotfree.trouble import UserError, printable
 
@@ -81,7 +81,7 @@ def _read(texts: list[Text], name: str, letter: int) -> dict[str, Any]:
         shown.append({"location": location(text), "text": text.text})
         letters += len(text.text)
     goes_on_at = rest[len(shown)].start if len(shown) < len(rest) else None
-    return {"document": name, "metadata": told_of(texts[0]), "passages": shown, "goes_on_at": goes_on_at}
+    return {"document": name, "metadata": metadata(texts[0]), "passages": shown, "goes_on_at": goes_on_at}
 
 
 def _told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def read(written: str | bytes) -> Outline:
             at += int(gap)
             headings.append(Heading(at, int(level), str(text)))
         return Outline(str(said.get("unit", "")), (), str(said.get("title", "")), tuple(headings))
-    except (AttributeError, RecursionError, TypeError, zlib.error) as error:
+    except (ArithmeticError, AttributeError, RecursionError, TypeError, zlib.error) as error:
         raise ValueError(str(error)) from None
 
 

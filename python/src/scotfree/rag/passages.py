@@ -14,16 +14,16 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from scotfree.rag import filters, outline
+from scotfree.rag import damage, filters, outline
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.filters import EVERYTHING, Term
@@ -75,6 +75,25 @@ _PLACED: Final = (
     ("document", "outline", "text not null default ''"),
     ("passage", "place", "integer"),
 )
+# Of every table the columns that are read.
+_SHAPES: Final = (
+    "select id, name, digest, metadata, passages, outline from document limit 0",
+    "select id, document, start, text, place from passage limit 0",
+    "select rowid, text from words limit 0",
+    "select passage, embedding from pending limit 0",
+    "select passage from gone limit 0",
+    "select name, value from setting limit 0",
+    "select name, seq from sqlite_sequence limit 0",
+)
+# The greatest number that a passage was ever given.
+_LAST: Final = "select seq from sqlite_sequence where name = 'passage'"
+# What no program of ours writes: passages without a document or a text.
+_LOST: Final = (
+    "select count(*) from passage where typeof(text) != 'text' or typeof(start) != 'integer'"
+    " or typeof(place) not in ('integer', 'null') or document not in (select id from document)"
+)
+# No number of an embedding of length one is greater; what is no number is not less either.
+_VALUE_MAX: Final = 1.01
 # Of passages, whose numbers are one value, as JSON.
 _AMONG: Final = "passage.id in (select value from json_each(?))"
 _THESE: Final = "passage in (select value from json_each(?))"
@@ -95,6 +114,7 @@ Function = Callable[[str, dict[str, Any]], bool]
 Where = Mapping[str, Any] | Function
 # The same, read.
 Wanted = Term | Function
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
@@ -173,11 +193,15 @@ class Passages:
         try:
             # Changes have a connection of their own: nobody reads what is not committed yet.
             self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
-            self._prepare()
-            self._changes.execute("pragma foreign_keys = on")
-            # A change that has returned survives the loss of power.
-            self._changes.execute("pragma synchronous = full")
-            self._reader = Reader(sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False))
+            with damage.stated(path):
+                self._prepare()
+                self._changes.execute("pragma foreign_keys = on")
+                # A change that has returned survives the loss of power.
+                self._changes.execute("pragma synchronous = full")
+                # Also of what is read much later it is known now that it is there.
+                for statement in _SHAPES:
+                    self._changes.execute(statement).fetchall()
+            self._reader = Reader(sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False), path)
             self._inode = _inode(path)
         except sqlite3.Error as error:
             raise RagError(
@@ -219,7 +243,7 @@ class Passages:
 
     def _add_places(self) -> None:
         """What was written before says nothing of its places, and programs of then go on with the file."""
-        with self._changes:
+        with self._writing():
             self._changes.execute("begin immediate")
             for table, column, kind in _PLACED:
                 found = self._changes.execute("select name from pragma_table_info(?)", [table]).fetchall()
@@ -231,16 +255,30 @@ class Passages:
         self._reader.close()
         self._changes.close()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction."""
+        with damage.stated(self._path), self._changes:
+            yield
+
     def setting(self, name: str) -> bytes | None:
         """What is known of the index by that name."""
-        value = self._reader.value("select value from setting where name = ?", [name])
-        if value is not None and not isinstance(value, bytes):
+        rows = self._reader.rows("select value from setting where name = ?", [name])
+        if rows and not isinstance(rows[0][0], bytes):
             raise self._damaged(f"what it says of its {name}")
-        return value
+        return rows[0][0] if rows else None
+
+    def known(self, name: str, read: Callable[[bytes], Known]) -> Known | None:
+        """The same as `read` reads it; a `RagError` says that it is damaged, if that cannot."""
+        said = self.setting(name)
+        if said is None:
+            return None
+        with damage.reading(self._path, f"what it says of its {name}"):
+            return read(said)
 
     def make_known(self, name: str, value: bytes) -> None:
         """Makes it known."""
-        with self._changes:
+        with self._writing():
             self._changes.execute("insert or replace into setting values (?, ?)", [name, value])
 
     def version(self) -> int:
@@ -266,7 +304,9 @@ class Passages:
 
     def documents(self) -> dict[str, bytes]:
         """The digest of every document."""
-        return dict(self._reader.rows("select name, digest from document"))
+        rows = self._reader.rows("select name, digest from document")
+        # One whose digest is damaged is not as any file is, and so read again.
+        return {self._name(name): said if isinstance(said, bytes) else b"" for name, said in rows}
 
     def texts_of(self, name: str) -> dict[tuple[str, str], list[int]]:
         """The numbers of a document's passages, by their text, which may stand twice, and what is embedded."""
@@ -277,24 +317,46 @@ class Passages:
 
     def _numbers(self, name: str) -> list[int]:
         """Of a document's passages."""
-        return self._spread(self._reader.rows(_RUNS, [name]))
+        rows = self._reader.rows(_RUNS, [name])
+        return self._spread(rows, self._reader.value(_LAST))
 
     def _numbers_changed(self, name: str) -> list[int]:
         """As a change sees them that is not committed yet."""
-        return self._spread(self._changes.execute(_RUNS, [name]).fetchall())
+        rows = self._changes.execute(_RUNS, [name]).fetchall()
+        last = self._changes.execute(_LAST).fetchone()
+        return self._spread(rows, last[0] if last else None)
 
-    def _spread(self, rows: Sequence[Any]) -> list[int]:
-        runs = (run for row in rows for run in self._parsed(row[0]))
-        return [number for first, count in runs for number in range(first, first + count)]
+    def _spread(self, rows: Sequence[Any], last: Any) -> list[int]:
+        """The numbers in documents' runs, of which none is beyond the last that was given."""
+        numbers: list[int] = []
+        with damage.reading(self._path, "which passages a document has"):
+            for first, count in (run for row in rows for run in json.loads(row[0])):
+                # Before so many are made.
+                damage.number(first + count - 1)
+                if not 0 < count <= last - damage.number(first) + 1:
+                    raise ValueError
+                numbers += range(first, first + count)
+        return numbers
 
-    def _parsed(self, text: str) -> Any:
-        try:
-            return json.loads(text)
-        except ValueError:
-            raise self._damaged("what it says of a document") from None
+    def _metadata(self, text: Any) -> dict[str, Any]:
+        with damage.reading(self._path, "what it says of a document"):
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError
+        return found
+
+    def _name(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._damaged("the name of a document")
+        return value
+
+    def _checked(self, rows: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """The passages' numbers that rows begin with."""
+        with damage.reading(self._path, "the number of a passage"):
+            return np.fromiter((damage.number(row[0]) for row in rows), np.uint32, len(rows))
 
     def _damaged(self, what: str) -> RagError:
-        return RagError(f"read {self._path}: {what} is damaged", "remove its folder and index again")
+        return damage.damaged(self._path, what)
 
     def put(self, changes: Iterable[Change], moved: Mapping[str, str] = MappingProxyType({})) -> dict[str, int]:
         """Writes documents as they are now: all of them or, if it is killed, none.
@@ -303,13 +365,21 @@ class Passages:
         what was embedded of them.
         """
         numbers: dict[str, int] = {}
-        with self._changes:
+        with self._writing():
             self._changes.executemany(
                 "update document set name = ?2 where name = ?1", [[name, new] for name, new in moved.items()]
             )
+            self._check_room()
             for change in changes:
                 numbers |= self._put(change)
         return numbers
+
+    def _check_room(self) -> None:
+        """A passage of a number that nobody gave would leave none for those that follow."""
+        last = self._changes.execute(f"select max(id) from passage union all {_LAST}").fetchall()
+        with damage.reading(self._path, "the number of a passage"):
+            for (value,) in last:
+                damage.number(1 if value is None else value + 1)
 
     def _put(self, change: Change) -> dict[str, int]:
         before = self._numbers_changed(change.document.name)
@@ -347,16 +417,18 @@ class Passages:
 
     def unsettled(self) -> list[int]:
         """The numbers of passages that no snapshot has."""
-        return [row[0] for row in self._reader.rows("select passage from pending order by passage")]
+        numbers: list[int] = self.pending().tolist()
+        return numbers
 
     def embedding(self, number: int) -> Vectors | None:
         """That of a passage which no snapshot has."""
-        said = self._reader.value("select embedding from pending where passage = ?", [number])
-        return None if said is None else np.frombuffer(said, np.float32)
+        rows = self._reader.rows("select embedding from pending where passage = ?", [number])
+        with damage.reading(self._path, "an embedding in it"):
+            return np.frombuffer(rows[0][0], np.float32) if rows else None
 
     def remove(self, names: Sequence[str]) -> int:
         """Forgets documents, all of them or, if it is killed, none; returns how many there were."""
-        with self._changes:
+        with self._writing():
             return sum(self._remove(name) for name in names)
 
     def _remove(self, name: str) -> int:
@@ -370,16 +442,19 @@ class Passages:
 
     def places(self) -> Iterator[tuple[int, str, int]]:
         """Of every passage its number, its document and the letter at which it begins."""
-        yield from self._reader.each(
+        for number, name, start in self._reader.each(
             "select passage.id, name, start from passage join document on document.id = document"
             " where passage.id > ? order by passage.id"
-        )
+        ):
+            if type(start) is not int:
+                raise self._damaged("where a passage begins")
+            yield number, self._name(name), start
 
     def sizes(self) -> Sizes:
         """What the file's bytes are; a `RagError` says that SQLite was built without what tells it."""
         try:
             rows = self._reader.rows("select name, sum(pgsize), sum(payload) from dbstat group by name")
-        except sqlite3.Error as error:
+        except (RagError, sqlite3.Error) as error:
             raise RagError(f"say what an index takes: {error}", "take a Python whose SQLite has dbstat") from None
         letters, pages, free, page_bytes = (
             self._reader.value(f"select * from {of}")
@@ -415,8 +490,33 @@ class Passages:
         finally:
             connection.rollback()
             connection.close()
+        found = [*(one for one in found if one != "ok"), *self._wrong(is_alone=with_words)]
         advice = "remove the index's folder and index again: your files are as they were"
-        return [f"{self._path.name}: {one}; {advice}" for one in found if one != "ok"]
+        return [f"{self._path.name}: {one}; {advice}" for one in found]
+
+    def _wrong(self, *, is_alone: bool) -> list[str]:
+        """What SQLite takes for whole, and no program of ours writes."""
+        try:
+            if lost := self._reader.value(_LOST):
+                return [f"{lost:,} passages have no text, no place or no document"]
+            runs = []
+            for _, *row, passages in self._reader.each(
+                "select id, name, metadata, outline, passages from document where id > ? order by id"
+            ):
+                # Read as a search reads them.
+                self._text((1, row[0], 0, "", row[1], None, row[2]))
+                runs.append((passages,))
+            owned = sorted(self._spread(runs, self._reader.value(_LAST)))
+            if is_alone and owned != self.numbers().tolist():
+                return ["which passages a document has is not what there is"]
+            self.gone()
+        except RagError as error:
+            return [error.problem]
+        return []
+
+    def numbers(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """Of all passages, in their order."""
+        return self._checked(self._reader.rows("select id from passage order by id"))
 
     def count(self) -> int:
         """How many passages there are."""
@@ -428,17 +528,16 @@ class Passages:
 
     def gone(self) -> set[int]:
         """Passages that a snapshot may still have."""
-        return {row[0] for row in self._reader.rows("select passage from gone")}
+        return set(self._checked(self._reader.rows("select passage from gone")).tolist())
 
     def pending(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """Passages that no snapshot has, in their order."""
-        rows = self._reader.rows("select passage from pending order by passage")
-        return np.fromiter((row[0] for row in rows), np.uint32, len(rows))
+        return self._checked(self._reader.rows("select passage from pending order by passage"))
 
     def pending_embeddings(self, dimensions: int) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], Vectors]:
         """The same with a row for each."""
         rows = self._reader.rows("select passage, embedding from pending order by passage")
-        numbers = np.fromiter((row[0] for row in rows), np.uint32, len(rows))
+        numbers = self._checked(rows)
         return numbers, self._vectors([row[1] for row in rows], dimensions)
 
     def embeddings(self, numbers: Sequence[int], dimensions: int) -> Vectors:
@@ -452,7 +551,10 @@ class Passages:
     def _vectors(self, blobs: Sequence[Any], dimensions: int) -> Vectors:
         if any(not isinstance(blob, bytes) or len(blob) != 4 * dimensions for blob in blobs):
             raise self._damaged("an embedding in it")
-        return np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
+        vectors = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
+        if not (np.abs(vectors) <= _VALUE_MAX).all():
+            raise self._damaged("an embedding in it")
+        return vectors
 
     def with_words(self, question: str, count: int) -> list[int]:
         """Passages that have words of a question, the rarest and most frequent in them first (BM25)."""
@@ -464,7 +566,8 @@ class Passages:
         rows = self._reader.rows(
             "select rowid from words where words match ? order by bm25(words), rowid limit ?", [asked, count]
         )
-        return [row[0] for row in rows]
+        found: list[int] = self._checked(rows).tolist()
+        return found
 
     def with_text(self, text: str) -> list[int]:
         """Passages that are this text, as far as it has words: those of which the first words find it."""
@@ -483,7 +586,8 @@ class Passages:
     def names(self, wanted: Wanted) -> list[str]:
         """Documents whose metadata are as is wanted."""
         condition, values = self._condition(wanted)
-        return [row[0] for row in self._reader.rows(f"select name from document where {condition}", values)]
+        rows = self._reader.rows(f"select name from document where {condition}", values)
+        return [self._name(row[0]) for row in rows]
 
     def outside(self, wanted: Wanted) -> set[int]:
         """Passages of documents whose metadata are not as is wanted."""
@@ -492,7 +596,7 @@ class Passages:
         condition, values = self._condition(wanted)
         # By documents: asked of each of its passages a condition takes many times as long.
         rows = self._reader.rows(f"select passages from document where ({condition}) is not true", values)
-        return set(self._spread(rows))
+        return set(self._spread(rows, self._reader.value(_LAST)))
 
     def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""
@@ -507,7 +611,9 @@ class Passages:
     def _chosen(self, among: str, wanted: Wanted) -> str:
         """Of some documents the numbers of those that pass, as JSON."""
         rows = self._reader.each(f"select id, name, metadata from document where {among} and id > ? order by id")
-        return json.dumps([number for number, name, said in rows if passes(wanted, name, self._parsed(said))])
+        return json.dumps(
+            [number for number, name, said in rows if passes(wanted, self._name(name), self._metadata(said))]
+        )
 
     def settle(
         self, snapshot: str, passages: Sequence[int], gone: Iterable[int], more: Mapping[str, bytes]
@@ -516,7 +622,7 @@ class Passages:
 
         With it `more` is known of the index.
         """
-        with self._changes:
+        with self._writing():
             self._changes.executemany("delete from pending where passage = ?", [[one] for one in passages])
             self._changes.executemany("delete from gone where passage = ?", [[one] for one in gone])
             known = {"snapshot": snapshot.encode()} | dict(more)
@@ -559,11 +665,14 @@ class Passages:
 
     def _text(self, row: Sequence[Any]) -> Text:
         number, document, start, text, metadata, place, written = row
-        try:
+        with damage.reading(self._path, "what it says of a document"):
             said = outline.read(written)
-        except ValueError:
-            raise self._damaged("what it says of a document") from None
-        return Text(number, document, start, text, self._parsed(metadata), place, said, self.above_letters)
+        is_text = isinstance(text, str) and type(start) is int and (place is None or type(place) is int)
+        if not is_text or number >= 1 << 32:
+            raise self._damaged("a passage in it")
+        return Text(
+            number, self._name(document), start, text, self._metadata(metadata), place, said, self.above_letters
+        )
 
 
 def read(where: Where) -> Wanted:

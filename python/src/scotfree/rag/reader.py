@@ -9,8 +9,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from scotfree.rag.damage import stated
 from scotfree.rag.trouble import RagError
 
 # Rows that are in memory at once where all of a table are wanted.
@@ -20,8 +22,9 @@ _PAGE: Final = 4096
 class Reader:
     """The connection; it sees what was committed when a statement began."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Takes it; it may have been made on another thread."""
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Takes it, a connection to that file; it may have been made on another thread."""
+        self._path = path
         self._connection: sqlite3.Connection | None = connection
         # One thread may come again: to close it, from what a signal calls while a statement is read.
         self._lock = threading.RLock()
@@ -45,17 +48,11 @@ class Reader:
             if connection is None:
                 raise _closed()
             try:
-                return connection.execute(statement, values).fetchall()
+                with stated(self._path):
+                    return connection.execute(statement, values).fetchall()
             except sqlite3.ProgrammingError:
                 if self._connection is None:
                     raise _closed() from None
-                raise
-            except UnicodeDecodeError as error:
-                raise _damaged(error) from None
-            except sqlite3.DatabaseError as error:
-                # Of this kind itself, and none derived from it, is what is wrong with the file.
-                if type(error) is sqlite3.DatabaseError or "Could not decode" in str(error):
-                    raise _damaged(error) from None
                 raise
 
     def value(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -76,10 +73,3 @@ class Reader:
 
 def _closed() -> RagError:
     return RagError("read the index: it is closed", "open it again")
-
-
-def _damaged(error: Exception) -> RagError:
-    return RagError(
-        f"read the index: the file of its texts is damaged ({error})",
-        "`scot rag check` says what else is; remove the index's folder and index again",
-    )

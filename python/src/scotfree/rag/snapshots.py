@@ -19,7 +19,7 @@ from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.lending import lent
 from scotfree.rag.pending import MEMORY_MAX, Numbers, Pending
 from scotfree.rag.placement.rows import of_length_one
-from scotfree.rag.placement.stored import Stored
+from scotfree.rag.placement.stored import Made, Stored
 
 # Below, a cluster has too few embeddings to be learnt from.
 CLUSTER_MIN: Final = 39
@@ -27,6 +27,8 @@ CLUSTER_MIN: Final = 39
 _LEARNT_MAX: Final = 32_768
 # Embeddings that are coded at once.
 _CODED: Final = 1_024
+# Of those that were made again so many are kept until all is written.
+_AGAIN_MAX: Final = 4_096
 _SEED: Final = 1
 
 
@@ -51,11 +53,13 @@ class Source(Protocol):
 
 
 class Known:
-    """Passages whose embeddings are pending or lie in rows."""
+    """Passages whose embeddings are pending or lie in rows; where a row is damaged, it is made again."""
 
-    def __init__(self, numbers: Numbers, pending: Pending, stored: Stored) -> None:
+    def __init__(self, numbers: Numbers, pending: Pending, stored: Stored, made: Made) -> None:
         self.numbers = numbers
-        self._pending, self._stored = pending, stored
+        self._pending, self._stored, self._made = pending, stored, made
+        # A build reads all several times.
+        self._again: dict[int, Vectors] = {}
 
     def parts(self) -> Iterator[tuple[Numbers, Vectors]]:
         """All of them in their order, with a row for each."""
@@ -68,9 +72,20 @@ class Known:
         wanted = np.asarray(numbers, np.uint32)
         is_new = self._pending.has(wanted)
         new = iter(self._pending.vectors(wanted[is_new]))
-        kept = self._stored.vectors(wanted[~is_new].tolist())
+        old = wanted[~is_new].tolist()
+        kept = self._stored.whole(old)
+        if missing := [number for number in old if number not in kept]:
+            kept |= self._made_once(missing)
         rows = [next(new) if fresh else kept[int(one)] for one, fresh in zip(wanted, is_new, strict=True)]
         return of_length_one(np.array(rows, np.float32))
+
+    def _made_once(self, numbers: Sequence[int]) -> dict[int, Vectors]:
+        new = [number for number in numbers if number not in self._again]
+        found = dict(zip(new, self._made(new), strict=True)) if new else {}
+        found |= {number: self._again[number] for number in numbers if number in self._again}
+        if len(self._again) + len(new) <= _AGAIN_MAX:
+            self._again |= found
+        return found
 
 
 def write_first(path: Path, source: Source, bits: int, model: Model) -> int:

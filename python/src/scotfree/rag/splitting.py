@@ -66,7 +66,7 @@ class Cut:
         try:
             said = json.loads(written)
             return Cut(int(said["tokens"]), int(said["overlap"]), bool(said["titled"]))
-        except (KeyError, TypeError, ValueError):
+        except (ArithmeticError, KeyError, TypeError, ValueError):
             raise RagError(
                 "open the index: what it says of its passages is damaged", "remove its folder and index again"
             ) from None

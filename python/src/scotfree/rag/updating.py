@@ -15,6 +15,7 @@ from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.known_texts import KnownTexts
 from scotfree.rag.outline import NONE
 from scotfree.rag.passages import Change, Passages, joined
+from scotfree.rag.placement.stored import Stored
 from scotfree.rag.splitting import Cut, Splitter
 from scotfree.rag.trouble import RagError
 
@@ -41,11 +42,11 @@ class Changes:
 class Update:
     """Puts documents into the passages of an index, whose embedder embeds what was not there."""
 
-    def __init__(self, passages: Passages, embedder: Embedder, cut: Cut) -> None:
+    def __init__(self, passages: Passages, embedder: Embedder, cut: Cut, stored: Callable[[], Stored]) -> None:
         self._passages = passages
         self._embedder = embedder
         self._splitter = Splitter(embedder, cut)
-        self._known = KnownTexts(passages, embedder)
+        self._known = KnownTexts(passages, embedder, stored)
         # Documents whose names are others now, which is not written yet, with what is told of each.
         self._moved: dict[str, Document] = {}
 
@@ -65,7 +66,11 @@ class Update:
         self._moved.clear()
         for group in self._groups(self._changed(documents, counts, progress, is_gone), part):
             new = [text for change in group for text in change.texts]
-            vectors, embedded = self._known.embedded(new)
+            at_hand: dict[str, Vectors] = {}
+            for change in group:
+                pairs = ((text, one.text) for text, one in zip(change.texts, change.new, strict=True))
+                at_hand |= self._known.copied(pair for pair in pairs if pair[0] not in at_hand)
+            vectors, embedded = self._known.embedded(new, at_hand)
             # All of them before the transaction, which others wait for.
             for change in group:
                 _embed(change, vectors, part)

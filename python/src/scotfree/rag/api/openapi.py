@@ -8,6 +8,7 @@ from scotfree import __version__
 from scotfree.loopback import BODY_BYTES_MAX
 from scotfree.rag import filters
 from scotfree.rag.api import asked
+from scotfree.rag.copies import PLACES_MAX
 
 SEARCH: Final = "/api/v1/search"
 ANSWER: Final = "/api/v1/answer"
@@ -119,21 +120,31 @@ def _object(properties: dict[str, Any], required: tuple[str, ...] | None = None)
 
 def _schemas() -> dict[str, Any]:
     counts = dict.fromkeys(("estimated", "cached", "loaded", "regenerated"), _COUNT)
+    found = {"question": _TEXT, "hits": {"type": "array", "items": _of("Hit")}}
     stages = {"type": "object", "additionalProperties": _COUNT, "description": "Of each stage its time, in ns."}
     hit = {
         "document": _TEXT,
         "location": _of("Location"),
         "text": _TEXT,
         "similarity": {"type": "number", "description": "The inner product of the embeddings."},
+        "score": {
+            "type": "number",
+            "description": "A cross-encoder's, if one puts them in order: more is better.",
+        },
         "metadata": {"type": "object", "description": "What is known of the document."},
+        "copies": {
+            "type": "array",
+            "description": f"Where else the same text stands: {PLACES_MAX} places at most.",
+            "items": _object({"document": _TEXT, "location": _of("Location")}),
+        },
     }
     done = {"stages_ns": stages, "written": {"type": ["object", "null"]}}
     return {
         "Question": _question(),
         "Filter": _filter(),
         "Compared": _compared(),
-        "Found": _object({"hits": {"type": "array", "items": _of("Hit")}, "stages_ns": stages} | counts),
-        "Hit": _object(hit),
+        "Found": _object(found | {"stages_ns": stages} | counts),
+        "Hit": _object(hit, tuple(name for name in hit if name != "score")),
         "Location": {
             "type": "object",
             "properties": {

@@ -10,8 +10,7 @@ from typing import Any, Final
 from scotfree.loopback import Question, Refused, Response, Site
 from scotfree.rag.api import asked, openapi
 from scotfree.rag.asking import Asker, lines
-from scotfree.rag.passages import Text
-from scotfree.rag.searching import Answer, Hit
+from scotfree.rag.told import found
 from scotfree.turns import Turns
 
 # Searches at once: each takes a processor, or all of them for a while. Those that wait, each so long at most.
@@ -31,7 +30,8 @@ def site(asker: Asker, answering: Turns, searching: Turns | None = None) -> Site
             return _json(asker.status())
 
     def search(body: bytes) -> Response:
-        return _json(found(asker.search(asked.read(body, with_model=False))))
+        question = asked.read(body, with_model=False)
+        return _json(found(question.text, asker.search(question)))
 
     def answer(body: bytes) -> Response:
         return _answered(asker, body)
@@ -40,48 +40,11 @@ def site(asker: Asker, answering: Turns, searching: Turns | None = None) -> Site
     return Site(pages, {openapi.SEARCH: Question(search, turns), openapi.ANSWER: Question(answer, answering)})
 
 
-def found(answer: Answer) -> dict[str, Any]:
-    """What a search found, and what it took."""
-    return {
-        "hits": hits(answer),
-        "stages_ns": dict(answer.stages_ns),
-        "estimated": answer.estimated,
-        "cached": answer.cached,
-        "loaded": answer.loaded,
-        "regenerated": answer.regenerated,
-    }
-
-
-def hits(answer: Answer) -> list[dict[str, Any]]:
-    """The passages that were found, the best first."""
-    return [
-        {
-            "document": hit.document,
-            "location": location(hit),
-            "text": hit.text,
-            "similarity": hit.similarity,
-            "metadata": told_of(hit),
-        }
-        for hit in answer.hits
-    ]
-
-
-def location(passage: Hit | Text) -> dict[str, Any]:
-    """Where in its document a passage begins, and under which headings, where that is known."""
-    known = {"place": passage.location, "section": passage.section}
-    return {"letter": passage.start} | {name: said for name, said in known.items() if said}
-
-
-def told_of(passage: Hit | Text) -> dict[str, Any]:
-    """What is known of its document; what a library keeps for itself tells nobody anything."""
-    return {key: value for key, value in passage.metadata.items() if not key.startswith("_")}
-
-
 def _answered(asker: Asker, body: bytes) -> Response:
     if not asker.has_model:
         raise Refused(HTTPStatus.BAD_REQUEST, "there is no language model; start with --llm or --gguf")
     said, hang_up = asker.ask(asked.read(body, with_model=True))
-    return Response(LINES, lines(said, found), hang_up=hang_up)
+    return Response(LINES, lines(said), hang_up=hang_up)
 
 
 def _json(value: dict[str, Any]) -> Response:

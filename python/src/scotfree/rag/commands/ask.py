@@ -11,11 +11,11 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scotfree.numbers import whole
-from scotfree.rag.commands import modelling, opening
+from scotfree.rag import told
+from scotfree.rag.commands import modelling, opening, reranking
 from scotfree.rag.copies import Place
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
@@ -23,11 +23,8 @@ from scotfree.rag.index import Index
 from scotfree.rag.outline import LINE
 from scotfree.rag.rerank.ranked import Ranked
 from scotfree.rag.searching import Answer, Hit
-from scotfree.rag.trouble import RagError, missing
+from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode, printable
-
-if TYPE_CHECKING:
-    from scotfree.rag.rerank.cross_encoder import CrossEncoder
 
 HELP = "find the passages nearest to a question, and let a language model answer from them"
 EXAMPLES = """\
@@ -38,15 +35,12 @@ EXAMPLES = """\
   scot rag ask "how do I rotate logs?" --llm http://127.0.0.1:8080/v1 --model NAME
   scot rag ask "how do I rotate logs?" --rerank ms-marco-MiniLM-L6-v2/ --rerank-from 100
   scot rag ask "how do I rotate logs?" --gguf model.gguf"""
-_COUNT_MAX = 1000
 # Beyond, SQLite has no whole numbers.
 _NUMBER_MAX = 1 << 63
 _ORDERS: Final = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _CONDITION: Final = re.compile("(.+?)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 # Of what documents are said to be, where nothing is found.
 _KEYS_SHOWN, _VALUES_SHOWN = 4, 6
-# Among so many a cross-encoder chooses.
-_RERANKED = 50
 # Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
 _COPIES_SHOWN = 3
@@ -65,7 +59,9 @@ def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     parser.add_argument("question", type=_question)
     opening.add(parser)
-    parser.add_argument("--count", type=whole(1, _COUNT_MAX), default=5, help="passages (default: %(default)s)")
+    parser.add_argument(
+        "--count", type=whole(1, reranking.COUNT_MAX), default=5, help="passages (default: %(default)s)"
+    )
     parser.add_argument(
         "--words", action="store_true", help="look also for the question's words, not only its meaning"
     )
@@ -78,19 +74,7 @@ def add(parser: ArgumentParser) -> None:
         help="of what a document is said to be, as suffix=.md; also KEY!=VALUE, and 'KEY>VALUE' with >, >=, < or "
         "<= (again for more)",
     )
-    parser.add_argument(
-        "--rerank",
-        type=Path,
-        metavar="FOLDER",
-        help="of a cross-encoder, which reads question and passage together: it puts what was found in order",
-    )
-    parser.add_argument(
-        "--rerank-from",
-        type=whole(1, _COUNT_MAX),
-        default=_RERANKED,
-        metavar="N",
-        help="of how many passages it chooses (default: %(default)s)",
-    )
+    reranking.add(parser)
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
     modelling.add(parser)
 
@@ -145,14 +129,13 @@ def _read(text: str) -> list[Any]:
 def run(flags: Namespace) -> int:
     """Does it."""
     failed = None
-    reranker = _reranker(flags)
+    ranking = reranking.opened(flags)
     with opening.opened(flags) as index, modelling.opened(flags) as model:
-        count = max(flags.count, flags.rerank_from) if reranker else flags.count
+        count = ranking.wanted(flags.count) if ranking else flags.count
         where = _where(flags.where)
         answer = index.search(flags.question, count, where=where, with_words=flags.words, is_distinct=True)
-        if reranker:
-            with answer.stage("cross-encoder"):
-                answer.hits = [*reranker.rerank(flags.question, answer.hits, flags.count)]
+        if ranking:
+            ranking.apply(flags.question, answer, flags.count)
         nothing = "" if answer.hits else _nothing(index, flags)
         if model and answer.hits:
             try:
@@ -166,20 +149,10 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-def _reranker(flags: Namespace) -> CrossEncoder | None:
-    """Opened before the index is asked: what is wrong with it is better known first."""
-    if not flags.rerank:
-        return None
-    try:
-        from scotfree.rag.rerank.cross_encoder import CrossEncoder  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise missing(error, "rag") from None
-    return CrossEncoder(flags.rerank, device=flags.device)
-
-
 def _show(answer: Answer, nothing: str, flags: Namespace) -> None:
     if flags.json:
-        print(json.dumps(asdict(answer), indent=1))
+        written = {"written": asdict(answer.written)} if answer.written else {}
+        print(json.dumps(told.found(flags.question, answer) | written, indent=1))
         return
     is_written = answer.written and answer.written.text
     shown = "\n".join(_sources(answer)) if is_written else "\n\n".join(_passages(answer))
@@ -263,16 +236,16 @@ def _copies(hit: Hit) -> str:
 
 def _stages(answer: Answer) -> str:
     times = ", ".join(f"{name} {_ms(ns)}" for name, ns in answer.stages_ns.items())
-    told = f"{answer.estimated:,} passages estimated, {answer.regenerated:,} embedded again; {times}"
+    said = f"{answer.estimated:,} passages estimated, {answer.regenerated:,} embedded again; {times}"
     if (written := answer.written) and written.prefill_ns:
         first = written.retrieval_ns + written.prefill_ns
-        told += (
+        said += (
             f"\nfirst token after {_ms(first)}: retrieval {_ms(written.retrieval_ns)}, "
             f"prefill {_ms(written.prefill_ns)}"
         )
         if written.ended == "length":
-            told += "; the answer is cut at its limit of tokens"
-    return told
+            said += "; the answer is cut at its limit of tokens"
+    return said
 
 
 def _ms(ns: int) -> str:

@@ -10,7 +10,7 @@ from scotfree.loopback import HOST, Address, Server, is_loopback
 from scotfree.numbers import whole
 from scotfree.rag.address import key_of
 from scotfree.rag.asking import Asker
-from scotfree.rag.commands import modelling, opening
+from scotfree.rag.commands import modelling, opening, reranking
 from scotfree.rag.page.site import site
 from scotfree.rag.trouble import RagError
 
@@ -19,6 +19,7 @@ EXAMPLES = """\
   scot rag serve                                     the index that `scot rag index` made
   scot rag serve --index docs.index --port 0         another one, on any port that is free
   scot rag serve --llm http://127.0.0.1:8080/v1 --model NAME
+  scot rag serve --rerank ms-marco-MiniLM-L6-v2/     what is found in a cross-encoder's order
   curl http://127.0.0.1:8322/api/v1/search -H 'Content-Type: application/json' -d '{"question": "rotate logs?"}'
   SCOTFREE_API_TOKEN=SECRET scot rag serve --listen 0.0.0.0"""
 # What who asks has to say, if anything.
@@ -40,16 +41,18 @@ def add(parser: ArgumentParser) -> None:
         help=f"another one than the loopback address only with a token in {TOKEN}, which then every request says "
         "(default: %(default)s)",
     )
+    reranking.add(parser)
     modelling.add(parser)
 
 
 def run(flags: Namespace) -> int:
     """Does it, until interrupted."""
     at = Address(flags.listen, flags.port, _token(flags.listen))
+    ranking = reranking.opened(flags)
     with (
         opening.opened(flags) as index,
         modelling.opened(flags) as model,
-        closing(Asker(index, model, flags.letters)) as asker,
+        closing(Asker(index, model, flags.letters, ranking)) as asker,
     ):
         Server(site(asker), at).serve_until_interrupted()
     return 0

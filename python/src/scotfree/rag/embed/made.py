@@ -40,8 +40,12 @@ class Made:
         try:
             found = json.loads(said)
             digest, prompts = bytes.fromhex(found["digest"]), Prompts(**found.get("prompts", {}))
-            return cls(found["name"], digest, prompts, found.get("dimensions"))
-        except (ValueError, KeyError, TypeError):
+            name, dimensions = found["name"], found.get("dimensions")
+            texts = (name, prompts.query, prompts.passage)
+            if not all(isinstance(text, str) for text in texts) or not isinstance(dimensions, int | None):
+                raise TypeError
+            return cls(name, digest, prompts, dimensions)
+        except (AttributeError, ValueError, KeyError, TypeError):
             raise RagError(
                 "open an index: what it says of its embedder is damaged", "remove its folder and index again"
             ) from None

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from scotfree.rag.documents import Document
+from scotfree.rag.outline import Outline
+from scotfree.rag.outline import line as one_line
 from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode
 
@@ -44,10 +46,7 @@ class Collection:
 
 def read(folder: Path) -> Collection:
     """Reads one; of a judged one, the judged questions. A `RagError` names file and line of what is wrong."""
-    documents = [
-        Document(name, f"{row.get('title') or ''}\n\n{row['text']}".strip())
-        for name, row in _rows(_there(folder, _CORPUS)).items()
-    ]
+    documents = [_document(name, row) for name, row in _rows(_there(folder, _CORPUS)).items()]
     questions = {name: row["text"] for name, row in _rows(_there(folder, _QUESTIONS)).items()}
     path = _either(folder, _JUDGEMENTS)
     judgements = _judgements(path, questions) if path else {}
@@ -56,6 +55,12 @@ def read(folder: Path) -> Collection:
         what = "document" if not documents else "question that is judged" if path else "question"
         raise RagError(f"evaluate {folder}: it has no {what}", _LAYOUT)
     return Collection(documents, asked, judgements)
+
+
+def _document(name: str, row: dict[str, Any]) -> Document:
+    """As of a file: its title stands above each of its passages. One that is only a title is that."""
+    title, text = one_line(row.get("title") or ""), row["text"].strip()
+    return Document(name, text, outline=Outline(title=title)) if text else Document(name, title)
 
 
 def _there(folder: Path, name: str) -> Path:

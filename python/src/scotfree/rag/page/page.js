@@ -24,6 +24,7 @@
 
   const describe = (about) => {
     at("folder").textContent = about.folder;
+    at("where").replaceChildren();
     at("extent").textContent =
       `${counted(about.passages, "passage")} of ${counted(about.documents, "document")}, on this machine.`;
     for (const [key, values] of Object.entries(about.metadata)) {
@@ -52,19 +53,29 @@
     };
   };
 
+  // Of a text that stands in several places so many others are named.
+  const COPIES_SHOWN = 3;
+  const stands = ({ letter, place, section }) => {
+    const known = [place, section].filter(Boolean);
+    return known.length ? known : [`letter ${letter.toLocaleString("en")}`];
+  };
+
   const passage = (hit, place) => {
     const item = made("li");
     item.id = `passage-${place + 1}`;
-    // What begins so is a library's own.
-    const told = Object.entries(hit.metadata).filter(([key]) => !key.startsWith("_"));
-    const said = told.map(([key, value]) => `${key}: ${value}`);
-    const stands = [hit.location, hit.section].filter(Boolean);
-    if (!stands.length) stands.push(`letter ${hit.start.toLocaleString("en")}`);
-    const where = [`similarity ${hit.similarity.toFixed(2)}`, ...stands, ...said];
+    const said = Object.entries(hit.metadata).map(([key, value]) => `${key}: ${value}`);
+    const score = hit.score === undefined ? [] : [`score ${hit.score.toFixed(2)}`];
+    const where = [`similarity ${hit.similarity.toFixed(2)}`, ...score, ...stands(hit.location), ...said];
     item.append(made("p", hit.document, "name"), made("p", where.join(" · "), "source"));
     const text = made("p", hit.text, "passage");
     text.dir = "auto";
     item.append(text);
+    if (hit.copies.length) {
+      const more = hit.copies.length > COPIES_SHOWN ? ` and ${hit.copies.length - COPIES_SHOWN} more` : "";
+      const shown = hit.copies.slice(0, COPIES_SHOWN);
+      const places = shown.map(({ document, location }) => `${document}, ${stands(location).join(", ")}`);
+      item.append(made("p", `also in: ${places.join("; ")}${more}`, "source copies"));
+    }
     return item;
   };
 
@@ -162,10 +173,26 @@
     if (last !== "done" && last !== "error") throw new Error("the answer broke off");
   };
 
-  const asked = async (path, options) => {
-    const response = await fetch(path, options);
+  // What this tab says with each request, if the server wants it: in its own store, never in an address.
+  const TOKEN = "token";
+  let token = sessionStorage.getItem(TOKEN) || "";
+
+  const asked = async (path, options = {}) => {
+    const said = token ? { Authorization: `Bearer ${token}` } : {};
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...said } });
+    if (response.status === 401) askForToken();
     if (!response.ok) throw new Error((await response.json()).error);
     return response;
+  };
+
+  const askForToken = () => {
+    const problem = token ? "This is not the token." : "This server wants a token.";
+    sessionStorage.removeItem(TOKEN);
+    token = "";
+    at("form").hidden = true;
+    at("token-form").hidden = false;
+    at("token").focus();
+    throw new Error(problem);
   };
 
   let running = new AbortController();
@@ -189,9 +216,35 @@
     }
   };
 
+  const begin = async () => {
+    try {
+      const about = await (await asked("/about")).json();
+      // One that is known to be right.
+      if (token) sessionStorage.setItem(TOKEN, token);
+      at("token-form").hidden = true;
+      at("form").hidden = false;
+      describe(about);
+      at("question").focus();
+    } catch (error) {
+      fail(error.message);
+    }
+  };
+
   at("form").addEventListener("submit", (event) => {
     event.preventDefault();
     search();
   });
-  asked("/about").then((response) => response.json()).then(describe).catch((error) => fail(error.message));
+  at("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    clear();
+    token = at("token").value.trim();
+    at("token").value = "";
+    // No header says other letters, and no token has any.
+    if (/^[\x21-\x7e]+$/.test(token)) begin();
+    else {
+      token = "";
+      fail("This is not the token.");
+    }
+  });
+  begin();
 })();

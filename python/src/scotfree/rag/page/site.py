@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib import resources
 from typing import Final
 
@@ -33,13 +32,14 @@ def site(asker: Asker, searching: Turns | None = None) -> Site:
         "/page.js": _file(_SCRIPT, "page.js"),
         "/about": lambda: Response(_JSON, [json.dumps(asker.about()).encode()]),
     }
+    files = frozenset(path for path in pages if path != "/about")
     questions = {"/ask": Question(lambda body: _answered(asker, body), turns)}
-    return Site({**pages, **programs.pages}, {**questions, **programs.questions})
+    return Site({**pages, **programs.pages}, {**questions, **programs.questions}, files)
 
 
 def _answered(asker: Asker, body: bytes) -> Response:
     said, hang_up = asker.ask(read(body, asker.has_model))
-    return Response(LINES, lines(said, asdict), hang_up=hang_up)
+    return Response(LINES, lines(said), hang_up=hang_up)
 
 
 def _file(kind: str, name: str, package: str = __package__) -> Callable[[], Response]:

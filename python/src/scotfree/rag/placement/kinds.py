@@ -35,6 +35,9 @@ class Placement:
 
     @classmethod
     def read(cls, said: str | bytes) -> Placement:
-        """From what `written` made, as JSON."""
+        """From what `written` made, as JSON; `ValueError` or another of its kind: nothing such."""
         known = json.loads(said)
-        return cls.of(known["memory"], known["disk"], known["bare"])
+        kinds = [known[name] for name in ("memory", "disk", "bare")]
+        if any(type(cluster) is not int or cluster < 0 for kind in kinds for cluster in kind):
+            raise ValueError("a cluster of it is none")
+        return cls.of(*kinds)

@@ -23,7 +23,7 @@ import struct
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -147,6 +147,15 @@ class Exact:
         for at, (_, place) in enumerate(known):
             rows[at] = self._one(place)
         return [number for number, _ in known], rows
+
+    def whole(self, numbers: Sequence[int]) -> tuple[list[int], Rows]:
+        """Of passages those that it has and that are not damaged, and their rows."""
+        found: dict[int, Any] = {}
+        for number, place in zip(numbers, self._places(np.asarray(numbers, np.uint32)), strict=True):
+            with suppress(RagError):
+                if place >= 0:
+                    found[number] = self._one(int(place))
+        return list(found), np.array(list(found.values()), self._row)
 
     def vectors(self, numbers: Sequence[int]) -> dict[int, Vectors]:
         """Of passages those that it has, with their vectors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ SETTING: Final = "placement"
 # Also what was being written when its process was killed.
 FILES: Final = "exact-*"
 _FILE: Final = "exact-{}.scot"
+_FILE_NAME: Final = re.compile(r"exact-\d+\.scot")
 # Rows that are in memory at once while a file is written.
 _BATCH: Final = 512
 
@@ -71,6 +73,13 @@ class Stored:
         """Of passages those that are kept."""
         return self.exact.vectors(numbers) if self.exact else {}
 
+    def whole(self, numbers: Sequence[int]) -> dict[int, Vectors]:
+        """Of passages those that are kept, and not damaged."""
+        if self.exact is None:
+            return {}
+        known, found = self.exact.whole(numbers)
+        return dict(zip(known, rows.restored(found), strict=True))
+
     def products(self, numbers: Sequence[int], vector: Vectors) -> tuple[list[int], list[float]]:
         """Of passages those that are kept, and their inner products with a vector."""
         return self.exact.products(numbers, vector) if self.exact else ([], [])
@@ -87,7 +96,8 @@ class Stored:
         """Writes the file for a placement in a snapshot; returns what an index is to say of itself.
 
         `clusters` are the passages of each cluster that are to be kept if it is. Rows that are known are copied;
-        `made` gives the vectors of others. Nothing counts before the index says so.
+        `made` gives the vectors of others, and of those whose rows are damaged. Nothing counts before the index
+        says so.
         """
         if not placement.kept:
             return _said(None, placement)
@@ -105,19 +115,19 @@ class Stored:
             yield self._rows(numbers[at : at + _BATCH].tolist(), made)
 
     def _rows(self, numbers: list[int], made: Made) -> Rows:
-        known = self.has(numbers)
-        missing = [number for number in numbers if number not in known]
-        parts = {}
+        parts = dict(zip(*self.exact.whole(numbers), strict=True)) if self.exact else {}
+        missing = [number for number in numbers if number not in parts]
         if missing:
-            parts = dict(zip(missing, rows.rounded(missing, made(missing)), strict=True))
-        if self.exact and known:
-            parts |= dict(zip(*self.exact.rows([number for number in numbers if number in known]), strict=True))
+            parts |= dict(zip(missing, rows.rounded(missing, made(missing)), strict=True))
         return np.array([parts[number] for number in numbers], next(iter(parts.values())).dtype)
 
 
 def file_of(said: bytes | None) -> str | None:
-    """The name of the file, if an index says that it has one."""
-    return json.loads(said)["file"] if said else None
+    """The name of the file, if an index says that it has one; `ValueError` or such: what it says is none."""
+    name = json.loads(said)["file"] if said else None
+    if name is not None and not _FILE_NAME.fullmatch(name):
+        raise ValueError("the name of its file is none")
+    return name
 
 
 def _said(name: str | None, placement: Placement) -> bytes:
