@@ -17,16 +17,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from scotfree import _native
 from scotfree.rag import filters, outline
+from scotfree.rag.decoding import decoded
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.filters import EVERYTHING, Term
+from scotfree.rag.lending import lent
 from scotfree.rag.outline import NONE, Outline
 from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
@@ -43,6 +47,8 @@ _PATIENCE_S: Final = 10
 SNAPSHOTS: Final = "codes-*"
 # Of what is damaged so much is named.
 _DAMAGES_MAX: Final = 5
+# Filters of which the answer is kept: of each an eighth of a byte a passage.
+_FILTERS_MAX: Final = 16
 # Numbers in one statement: SQLite's own limit is far above.
 _MANY: Final = 500
 
@@ -97,8 +103,7 @@ Where = Mapping[str, Any] | Function
 Wanted = Term | Function
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A passage with its document."""
 
     number: int
@@ -170,6 +175,8 @@ class Passages:
         self._path = path
         # How many letters of what stands above a passage are embedded with it.
         self.above_letters = 0
+        # Of filters, with the version of the file that it is of; replaced whole, since searches share it.
+        self._kept_outside: dict[Term, tuple[int, _native.PassageSet]] = {}
         try:
             # Changes have a connection of their own: nobody reads what is not committed yet.
             self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
@@ -289,7 +296,7 @@ class Passages:
 
     def _parsed(self, text: str) -> Any:
         try:
-            return json.loads(text)
+            return decoded(text)
         except ValueError:
             raise self._damaged("what it says of a document") from None
 
@@ -485,14 +492,36 @@ class Passages:
         condition, values = self._condition(wanted)
         return [row[0] for row in self._reader.rows(f"select name from document where {condition}", values)]
 
-    def outside(self, wanted: Wanted) -> set[int]:
-        """Passages of documents whose metadata are not as is wanted."""
+    def outside(self, wanted: Wanted) -> _native.PassageSet:
+        """Passages of documents whose metadata are not as is wanted.
+
+        Of some filters the answer is kept until something changes: who asks with one mostly asks with it again.
+        """
         if wanted == EVERYTHING:
-            return set()
+            return _native.PassageSet()
+        if callable(wanted):
+            return self._outside(wanted)
+        # First: what is changed while the file is asked is seen the next time.
+        version = self.version()
+        of, found = self._kept_outside.get(wanted, (None, _native.PassageSet()))
+        if of != version:
+            found = self._outside(wanted)
+            others = {filter: kept for filter, kept in self._kept_outside.items() if kept[0] == version}
+            others.pop(wanted, None)
+            self._kept_outside = dict(list(others.items())[1 - _FILTERS_MAX :]) | {wanted: (version, found)}
+        return found
+
+    def _outside(self, wanted: Wanted) -> _native.PassageSet:
         condition, values = self._condition(wanted)
         # By documents: asked of each of its passages a condition takes many times as long.
-        rows = self._reader.rows(f"select passages from document where ({condition}) is not true", values)
-        return set(self._spread(rows))
+        said = self._reader.value(
+            f"select group_concat(passages) from document where ({condition}) is not true", values
+        )
+        runs = chain.from_iterable(chain.from_iterable(self._parsed(f"[{said or ''}]")))
+        try:
+            return _native.PassageSet.of_runs(lent(np.fromiter(runs, np.uint32)))
+        except (OverflowError, TypeError, ValueError):
+            raise self._damaged("what it says of a document") from None
 
     def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""
@@ -560,10 +589,10 @@ class Passages:
     def _text(self, row: Sequence[Any]) -> Text:
         number, document, start, text, metadata, place, written = row
         try:
-            said = outline.read(written)
+            known, said = decoded(metadata), outline.read(written)
         except ValueError:
             raise self._damaged("what it says of a document") from None
-        return Text(number, document, start, text, self._parsed(metadata), place, said, self.above_letters)
+        return Text(number, document, start, text, known, place, said, self.above_letters)
 
 
 def read(where: Where) -> Wanted:
