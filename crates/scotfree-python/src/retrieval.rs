@@ -222,19 +222,10 @@ impl PassageSet {
         Self(Arc::new(passages.into_iter().collect()))
     }
 
-    /// Of runs (u32), each by its first passage and how many there are.
+    /// Of documents, each with the runs of its passages, as JSON; nothing, if these are none.
     #[staticmethod]
-    fn of_runs(runs: Lent<u32>) -> PyResult<Self> {
-        let mut found = scotfree_retrieval::PassageSet::default();
-        let (pairs, rest) = runs.slice().as_chunks::<2>();
-        let is_beyond = |[first, count]: &[u32; 2]| {
-            count.checked_sub(1).is_some_and(|last| first.checked_add(last).is_none())
-        };
-        if !rest.is_empty() || pairs.iter().any(is_beyond) {
-            return Err(PyValueError::new_err("these are no runs of passages"));
-        }
-        pairs.iter().for_each(|[first, count]| found.insert_run(*first, *count));
-        Ok(Self(Arc::new(found)))
+    fn of_runs(documents: &str) -> Option<Self> {
+        scotfree_retrieval::PassageSet::of_runs(documents).map(|found| Self(Arc::new(found)))
     }
 
     fn __len__(&self) -> usize {

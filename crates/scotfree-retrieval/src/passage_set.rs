@@ -4,7 +4,6 @@
 
 const WORD_BITS: usize = 64;
 const PAGE_WORDS: usize = 1_024;
-const PAGE_BITS: usize = PAGE_WORDS * WORD_BITS;
 
 type Page = Box<[u64; PAGE_WORDS]>;
 
@@ -39,9 +38,22 @@ impl PassageSet {
         self.page(page)[word] |= bit;
     }
 
-    /// Adds passages that follow one another.
-    pub fn insert_run(&mut self, first: u32, count: u32) {
-        (0..count).map_while(|after| first.checked_add(after)).for_each(|passage| self.insert(passage));
+    /// Of documents, each with the runs of its passages, as JSON: `[[1,2],[7,1]],[[3,4]]` are 1, 2, 3 to 7.
+    ///
+    /// Nothing, if these are none.
+    pub fn of_runs(documents: &str) -> Option<Self> {
+        let (mut set, mut said) = (Self::default(), Said(documents.as_bytes()));
+        while !said.0.is_empty() {
+            said.take(b'[')?;
+            while said.take(b']').is_none() {
+                let [first, count] = said.run()?;
+                let last = first.checked_add(count.checked_sub(1)?)?;
+                (first..=last).for_each(|passage| set.insert(passage));
+                said.comma(b']')?;
+            }
+            said.end_document()?;
+        }
+        Some(set)
     }
 
     /// Adds those of another.
@@ -69,6 +81,50 @@ impl FromIterator<u32> for PassageSet {
     }
 }
 
+/// What of a text is not read yet.
+struct Said<'a>(&'a [u8]);
+
+impl Said<'_> {
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.0 = self.0.strip_prefix(&[byte])?;
+        Some(())
+    }
+
+    fn run(&mut self) -> Option<[u32; 2]> {
+        self.take(b'[')?;
+        let first = self.number()?;
+        self.take(b',')?;
+        let count = self.number()?;
+        self.take(b']')?;
+        Some([first, count])
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let digits = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, rest) = self.0.split_at(digits);
+        self.0 = rest;
+        std::str::from_utf8(number).ok()?.parse().ok()
+    }
+
+    /// A comma with something behind it, unless an end is next.
+    fn comma(&mut self, end: u8) -> Option<()> {
+        if self.0.first() == Some(&end) {
+            return Some(());
+        }
+        self.take(b',')?;
+        (self.0.first() != Some(&end)).then_some(())
+    }
+
+    /// The end of all, or a comma with another document behind it.
+    fn end_document(&mut self) -> Option<()> {
+        if self.0.is_empty() {
+            return Some(());
+        }
+        self.take(b',')?;
+        (!self.0.is_empty()).then_some(())
+    }
+}
+
 /// The page, the word in it, and the bit in that.
 fn place(passage: u32) -> (usize, usize, u64) {
     let (at, bit) = (passage as usize / WORD_BITS, passage as usize % WORD_BITS);
@@ -80,6 +136,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    const PAGE_BITS: usize = PAGE_WORDS * WORD_BITS;
 
     /// Numbers around the ends of words and pages, and some far away: others each time.
     fn drawn(seed: u32, count: usize) -> Vec<u32> {
@@ -127,13 +185,40 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_its_numbers_and_ends_with_the_last_there_can_be() {
-        let mut set = PassageSet::default();
-        set.insert_run(65_530, 10);
-        set.insert_run(u32::MAX - 1, 5);
-        set.insert_run(7, 0);
-        assert_eq!(set.len(), 12);
-        assert!((65_530..65_540).chain([u32::MAX - 1, u32::MAX]).all(|number| set.contains(number)));
-        assert!(!set.contains(65_529) && !set.contains(65_540) && !set.contains(0) && !set.contains(7));
+    fn runs_are_their_numbers() {
+        let set = PassageSet::of_runs("[[65530,10]],[],[[4294967294,2],[7,1]]").expect("these are some");
+        assert_eq!(set.len(), 13);
+        assert!((65_530..65_540).chain([7, u32::MAX - 1, u32::MAX]).all(|number| set.contains(number)));
+        assert!(!set.contains(65_529) && !set.contains(65_540) && !set.contains(0) && !set.contains(8));
+        assert!(PassageSet::of_runs("").is_some_and(|none| none.is_empty()));
+    }
+
+    #[test]
+    fn what_are_no_runs_is_refused() {
+        for said in [
+            "[",
+            "]",
+            "[]]",
+            "[],",
+            ",[]",
+            "[][]",
+            "[1,2]",
+            "[[1,2]",
+            "[[1,2],]",
+            "[[1]]",
+            "[[1,2,3]]",
+            "[[1,0]]",
+            "[[-1,2]]",
+            "[[1,2]][[3,4]]",
+            "[[1.5,2]]",
+            "[[,2]]",
+            "[[4294967295,2]]",
+            "[[4294967296,1]]",
+            "[[1,\"2\"]]",
+            "null",
+            "{}",
+        ] {
+            assert!(PassageSet::of_runs(said).is_none(), "{said}");
+        }
     }
 }

@@ -183,8 +183,8 @@ class PassageSet:
     def __new__(cls, passages: Sequence[int] = ()) -> PassageSet:
         """Of these."""
     @staticmethod
-    def of_runs(runs: Column) -> PassageSet:
-        """Of runs (u32), each by its first passage and how many there are; `ValueError`: these are none."""
+    def of_runs(documents: str) -> PassageSet | None:
+        """Of documents, each with the runs of its passages, as JSON: `[[1,2],[7,1]],[[3,4]]`; `None`: these are none."""
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
     def __contains__(self, passage: int) -> bool: ...

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -30,7 +29,6 @@ from scotfree.rag.decoding import decoded
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.filters import EVERYTHING, Term
-from scotfree.rag.lending import lent
 from scotfree.rag.outline import NONE, Outline
 from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
@@ -517,11 +515,10 @@ class Passages:
         said = self._reader.value(
             f"select group_concat(passages) from document where ({condition}) is not true", values
         )
-        runs = chain.from_iterable(chain.from_iterable(self._parsed(f"[{said or ''}]")))
-        try:
-            return _native.PassageSet.of_runs(lent(np.fromiter(runs, np.uint32)))
-        except (OverflowError, TypeError, ValueError):
-            raise self._damaged("what it says of a document") from None
+        found = _native.PassageSet.of_runs(str(said or ""))
+        if found is None:
+            raise self._damaged("what it says of a document")
+        return found
 
     def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""
