@@ -60,7 +60,7 @@ class Outline:
 
     def section(self, start: int) -> str:
         """The headings under which a passage that begins there stands, its own among them: `Logs > Rotation`."""
-        return _BELOW.join(heading.text for heading in self._path(start))
+        return _BELOW.join([heading.text for heading in self._path(start)]) if self.headings else ""
 
     def above(self, start: int, letters_max: int) -> str:
         """What is said above such a passage and not in it: title and headings, the nearest if they are long."""

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scotfree import _native
-from scotfree.rag import filters, outline
+from scotfree.rag import decoding, filters, outline
 from scotfree.rag.decoding import decoded
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
@@ -586,7 +586,7 @@ class Passages:
     def _text(self, row: Sequence[Any]) -> Text:
         number, document, start, text, metadata, place, written = row
         try:
-            known, said = decoded(metadata), outline.read(written)
+            known, said = decoding.metadata(metadata), outline.read(written)
         except ValueError:
             raise self._damaged("what it says of a document") from None
         return Text(number, document, start, text, known, place, said, self.above_letters)

@@ -70,7 +70,8 @@ class Pending:
     def nearest(self, vector: Vectors, count: int, outside: _native.PassageSet) -> list[Scored]:
         """The nearest to a vector that are not outside; `Settled` if some are not there any more."""
         found: list[Scored] = []
-        for numbers, vectors in self.parts():
+        # Most searches have none to look through.
+        for numbers, vectors in self.parts() if len(self.numbers) else ():
             similarities = vectors @ vector
             order = np.argsort(-similarities, kind="stable")
             if outside:
