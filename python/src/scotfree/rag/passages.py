@@ -45,6 +45,8 @@ _PATIENCE_S: Final = 10
 SNAPSHOTS: Final = "codes-*"
 # Of what is damaged so much is named.
 _DAMAGES_MAX: Final = 5
+# Of the file's pages so much is kept in memory for searches: twice what SQLite keeps unasked.
+_PAGES_KIB: Final = 4096
 # Filters of which the answer is kept: of each an eighth of a byte a passage.
 _FILTERS_MAX: Final = 16
 # Numbers in one statement: SQLite's own limit is far above.
@@ -182,7 +184,9 @@ class Passages:
             self._changes.execute("pragma foreign_keys = on")
             # A change that has returned survives the loss of power.
             self._changes.execute("pragma synchronous = full")
-            self._reader = Reader(sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False))
+            reading = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
+            reading.execute(f"pragma cache_size = -{_PAGES_KIB}")
+            self._reader = Reader(reading)
             self._inode = _inode(path)
         except sqlite3.Error as error:
             raise RagError(
