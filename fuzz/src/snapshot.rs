@@ -27,7 +27,8 @@ pub fn snapshot(data: &[u8]) {
     let question = vec![0.1; snapshot.basis().dimensions];
     let wanted =
         Wanted { question: &question, count: COUNT, probes: usize::MAX, bare_probes: 1, deviations: 2.0 };
-    let mut search = Search::new(&snapshot, wanted, Kernel::best(), (0..1_000).step_by(5).collect());
+    let gone = std::sync::Arc::new((0..1_000).step_by(5).collect());
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), gone);
     assert!(search.estimated() + search.certain() <= snapshot.rows());
     loop {
         let asked = search.ask(2);

@@ -93,7 +93,7 @@ def _ours(prepared: Prepared) -> Peer:
     snapshot = _native.Snapshot(path)
     with passages(prepared.base, mode) as store:
         where = {number: (document, start) for number, document, start in store.places()}
-    none: set[int] = set()
+    none = _native.PassageSet()
 
     def search(question: Any, probes: int) -> Any:
         return snapshot.search(lent(question), COUNT, probes, 0.0, none, bare_probes=0).guessed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from scotfree.rag import Document, Index, RagError, cli
 from scotfree.rag.commands import opening
 from scotfree.rag.edge import beside
 from scotfree.rag.edge.beside import EdgeRag, Wanted
+from scotfree.rag.outline import Heading, Outline
 
 TEXTS = {f"{at}": f"topic{at % 9}a topic{at % 9}b word{at} word{at % 31}" for at in range(300)}
 # Some clusters take longer, others not, whatever this machine does.
@@ -153,6 +155,19 @@ def test_what_it_cannot_do_it_says(folder: Path, tmp_path: Path) -> None:
             (own / name).write_bytes((own / name).read_bytes()[:20])
             with pytest.raises(RagError, match="remove that folder"):
                 EdgeRag.opened(index, Wanted())
+
+
+def test_a_hit_says_where_it_stands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "alpha\nbeta\n\ngamma delta epsilon"
+    outline = Outline(unit="line", headings=(Heading(0, 1, "Letters"),))
+    with Index(folder, Words()) as index:
+        index.add([Document("notes.md", text, outline=outline)])
+        with EdgeRag.opened(index, Wanted(SLO_NS, 0.95)) as edge:
+            (found,) = edge.search(text, 1).hits
+            assert found == replace(index.search(text, 1).hits[0], similarity=found.similarity)
+            assert (found.location, found.section) == ("line 1", "Letters")
+    assert cli.main(["edge", "--index", str(folder), "--quiet", text, "--count", "1"]) == 0
+    assert "1. notes.md:1 (1.00, Letters)\n" in capsys.readouterr().out
 
 
 def test_it_is_built_and_asked(

@@ -24,7 +24,7 @@ mod _native {
     #[pymodule_export]
     use super::rank::ranked;
     #[pymodule_export]
-    use super::retrieval::{merge_snapshot, Axes, Rows, Search, Snapshot, SnapshotWriter};
+    use super::retrieval::{merge_snapshot, Axes, PassageSet, Rows, Search, Snapshot, SnapshotWriter};
     #[pymodule_export]
     use super::tree::tree;
 }

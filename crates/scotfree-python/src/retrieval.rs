@@ -187,11 +187,12 @@ impl Snapshot {
         count: usize,
         probes: usize,
         deviations: f32,
-        gone: HashSet<u32>,
+        gone: &PassageSet,
         bare_probes: usize,
     ) -> PyResult<Search> {
         let question = self.checked(&question)?;
         let wanted = Wanted { question, count, probes, bare_probes, deviations };
+        let gone = Arc::clone(&gone.0);
         let begin = || scotfree_retrieval::Search::new(&self.0, wanted, Kernel::best(), gone);
         Ok(Search(py.detach(begin)))
     }
@@ -205,6 +206,54 @@ impl Snapshot {
             return Err(PyValueError::new_err(problem));
         }
         Ok(values)
+    }
+}
+
+/// A set of passages, by their numbers.
+#[pyclass(frozen)]
+pub struct PassageSet(Arc<scotfree_retrieval::PassageSet>);
+
+#[pymethods]
+impl PassageSet {
+    /// Of these.
+    #[new]
+    #[pyo3(signature = (passages = Vec::new()))]
+    fn new(passages: Vec<u32>) -> Self {
+        Self(Arc::new(passages.into_iter().collect()))
+    }
+
+    /// Of documents, each with the runs of its passages, as JSON; nothing, if these are none, or one is beyond `most`.
+    #[staticmethod]
+    fn of_runs(documents: &str, most: u32) -> Option<Self> {
+        scotfree_retrieval::PassageSet::of_runs(documents, most).map(|found| Self(Arc::new(found)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __bool__(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn __contains__(&self, passage: u32) -> bool {
+        self.0.contains(passage)
+    }
+
+    /// Those of both.
+    fn __or__(&self, other: &Self) -> Self {
+        if self.0.is_empty() || other.0.is_empty() {
+            let whole = if self.0.is_empty() { other } else { self };
+            return Self(Arc::clone(&whole.0));
+        }
+        let mut both = (*self.0).clone();
+        both.insert_all(&other.0);
+        Self(Arc::new(both))
+    }
+
+    /// Of passages (u32) whether each is one of them, a byte for each.
+    fn has(&self, passages: Lent<u32>) -> Vec<u8> {
+        passages.slice().iter().map(|passage| u8::from(self.0.contains(*passage))).collect()
     }
 }
 

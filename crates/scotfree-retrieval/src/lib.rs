@@ -7,12 +7,14 @@ mod code;
 #[cfg(test)]
 mod drawn;
 mod halves;
+mod passage_set;
 mod rows;
 mod scan;
 mod search;
 mod snapshot;
 
 pub use code::{Axis, Basis};
+pub use passage_set::PassageSet;
 pub use rows::{RowError, Rows};
 pub use scan::{Kernel, KERNELS};
 pub use search::{Found, Refined, Search, Wanted};

@@ -4,10 +4,11 @@
 //! wrong is what `deviations` says.
 
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::code::{Asked, Factors, FACTORS};
+use crate::passage_set::PassageSet;
 use crate::rows::{RowError, Rows};
 use crate::scan::Kernel;
 use crate::snapshot::{Near, Snapshot};
@@ -85,7 +86,7 @@ impl Search {
     /// Estimates all passages of the nearest clusters but those that are gone.
     ///
     /// Of a passage without a code nothing is known but its centroid: it may always matter.
-    pub fn new(snapshot: &Arc<Snapshot>, wanted: Wanted<'_>, kernel: Kernel, gone: HashSet<u32>) -> Self {
+    pub fn new(snapshot: &Arc<Snapshot>, wanted: Wanted<'_>, kernel: Kernel, gone: Arc<PassageSet>) -> Self {
         let scan = Scan::new(snapshot, wanted, kernel, gone);
         let (certain, probed, passages) = (scan.certain(), scan.clusters.len(), scan.passages());
         let kept = wanted.count.saturating_mul(2).min(passages).max(KEPT_FIRST);
@@ -212,7 +213,7 @@ struct Scan {
     /// Those that are looked through, the nearest first.
     clusters: Vec<Near>,
     /// Passages that are not to be found.
-    gone: HashSet<u32>,
+    gone: Arc<PassageSet>,
 }
 
 /// What a cluster's estimates are made of, to be filled again for the next one.
@@ -223,7 +224,7 @@ struct Room {
 }
 
 impl Scan {
-    fn new(snapshot: &Arc<Snapshot>, wanted: Wanted<'_>, kernel: Kernel, gone: HashSet<u32>) -> Self {
+    fn new(snapshot: &Arc<Snapshot>, wanted: Wanted<'_>, kernel: Kernel, gone: Arc<PassageSet>) -> Self {
         let bare_probes = if snapshot.is_all_coded() { 0 } else { wanted.bare_probes };
         let along = snapshot.along(wanted.question, bare_probes);
         let mut clusters = snapshot.nearest(wanted.question, wanted.probes);
@@ -251,7 +252,7 @@ impl Scan {
         if self.gone.is_empty() {
             return rows.len();
         }
-        rows.filter(|row| !self.gone.contains(&self.snapshot.passage(*row))).count()
+        rows.filter(|row| !self.gone.contains(self.snapshot.passage(*row))).count()
     }
 
     /// So many candidates with the greatest bounds, in their order.
@@ -274,7 +275,7 @@ impl Scan {
                 }
                 for (row, bound) in (part..).zip(bounds) {
                     let passage = self.snapshot.passage(row);
-                    if *bound >= kept.bar && (self.gone.is_empty() || !self.gone.contains(&passage)) {
+                    if *bound >= kept.bar && (self.gone.is_empty() || !self.gone.contains(passage)) {
                         kept.push(Candidate { bound: *bound, passage });
                     }
                 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use scotfree_retrieval::{
-    merge, write, Axis, Basis, Clusters, Embedded, Found, Kernel, Rows, Search, Snapshot, SnapshotError,
-    Wanted, Writer, KERNELS,
+    merge, write, Axis, Basis, Clusters, Embedded, Found, Kernel, PassageSet, Rows, Search, Snapshot,
+    SnapshotError, Wanted, Writer, KERNELS,
 };
 
 const DIMENSIONS: usize = 128;
@@ -119,7 +119,7 @@ impl Fixture {
     /// Searches to the end; what was found, and how many exact values that took.
     fn search(&self, snapshot: &Arc<Snapshot>, question: &[f32], deviations: f32) -> (Vec<u32>, usize) {
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations };
-        let mut search = Search::new(snapshot, wanted, Kernel::best(), HashSet::new());
+        let mut search = Search::new(snapshot, wanted, Kernel::best(), without(&[]));
         let mut asked = 0;
         loop {
             let batch = search.ask(8);
@@ -137,6 +137,10 @@ impl Fixture {
 }
 
 const NOTHING: Embedded<'_> = Embedded { embeddings: &[], passages: &[] };
+
+fn without(passages: &[u32]) -> Arc<PassageSet> {
+    Arc::new(passages.iter().copied().collect())
+}
 
 fn no_cluster(_: usize) -> bool {
     false
@@ -191,7 +195,7 @@ fn four_bits_find_nearly_all_without_an_exact_value() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let guess = |snapshot: &Arc<Snapshot>, question: &[f32]| {
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-        passages(&Search::new(snapshot, wanted, Kernel::best(), HashSet::new()).guessed())
+        passages(&Search::new(snapshot, wanted, Kernel::best(), without(&[])).guessed())
     };
     let four = fixture.written(&folder.path().join("four"), 4);
     let one = fixture.written(&folder.path().join("one"), 1);
@@ -206,7 +210,7 @@ fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
     let question = &fixture.questions()[0];
     let nearest = fixture.flat(question);
     let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-    let mut search = Search::new(&snapshot, wanted, Kernel::best(), HashSet::from([nearest[0]]));
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), without(&[nearest[0]]));
     assert_eq!(search.estimated(), CLUSTERS * EACH - 1);
     search.give(nearest[1..].iter().map(|passage| fixture.exact(*passage, question)));
     let mut asked = Vec::new();
@@ -229,7 +233,7 @@ fn clusters_beyond_the_probes_are_not_looked_at() {
     let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.embeddings[..DIMENSIONS];
     let wanted = Wanted { question, count: COUNT, probes: 1, bare_probes: 0, deviations: SAFE };
-    let mut search = Search::new(&snapshot, wanted, Kernel::best(), HashSet::new());
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), without(&[]));
     assert_eq!((search.probed(), search.estimated()), (1, EACH));
     assert!(passages(&search.guessed()).iter().all(|passage| *passage < 1_000 + EACH as u32));
 }
@@ -241,7 +245,7 @@ fn every_kernel_guesses_the_same() {
     let question = &fixture.questions()[1];
     let guess = |kernel| {
         let wanted = Wanted { question, count: 3, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-        passages(&Search::new(&snapshot, wanted, kernel, HashSet::new()).guessed())
+        passages(&Search::new(&snapshot, wanted, kernel, without(&[])).guessed())
     };
     for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
         assert_eq!(guess(kernel), guess(Kernel::Plain), "{kernel:?}");
@@ -351,7 +355,7 @@ fn a_bare_cluster_takes_no_codes_and_its_passages_are_found_by_their_exact_value
     let found = recall(&fixture, |question| {
         let wanted =
             Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations: SAFE };
-        let search = Search::new(&bare, wanted, Kernel::best(), HashSet::new());
+        let search = Search::new(&bare, wanted, Kernel::best(), without(&[]));
         assert_eq!((search.certain(), search.probed()), (clusters * EACH, CLUSTERS));
         let (found, asked) = fixture.search(&bare, question, SAFE);
         assert!(asked >= clusters * EACH, "of a passage without a code nothing is known: {asked}");
@@ -369,7 +373,7 @@ fn a_bare_cluster_that_is_not_near_enough_is_not_looked_at() {
     for (bare_probes, certain) in [(0, 0), (1, EACH - 1)] {
         // It lies in the first cluster, which is bare; one of its passages is gone.
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes, deviations: SAFE };
-        let mut search = Search::new(&bare, wanted, Kernel::best(), HashSet::from([1_000]));
+        let mut search = Search::new(&bare, wanted, Kernel::best(), without(&[1_000]));
         assert_eq!(search.certain(), certain);
         let first = search.ask(EACH - 1);
         assert_eq!(first.iter().all(|passage| cluster_of(*passage) == 0), certain > 0, "{first:?}");
@@ -477,7 +481,7 @@ fn rows_refine_a_search_and_name_what_they_lack() {
     let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.questions()[0];
     let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
-    let begin = || Search::new(&snapshot, wanted, Kernel::best(), HashSet::new());
+    let begin = || Search::new(&snapshot, wanted, Kernel::best(), without(&[]));
     // No passage has a row: the first that are asked for are named, again and again until they are given.
     let file = tempfile::tempfile().expect("it is made");
     let rows = Rows { file: &file, start: 0, dimensions: DIMENSIONS, numbers: &[], memory: &[] };

@@ -168,7 +168,7 @@ class Snapshot:
         count: int,
         probes: int,
         deviations: float,
-        gone: set[int],
+        gone: PassageSet,
         *,
         bare_probes: int,
     ) -> Search:
@@ -176,6 +176,21 @@ class Snapshot:
 
         Looks through the `probes` nearest clusters; of bare ones only through the first `bare_probes` of `along`.
         """
+
+class PassageSet:
+    """A set of passages, by their numbers: some bits for each, up to the highest."""
+
+    def __new__(cls, passages: Sequence[int] = ()) -> PassageSet:
+        """Of these."""
+    @staticmethod
+    def of_runs(documents: str, most: int) -> PassageSet | None:
+        """Of documents, each with the runs of its passages, as JSON: `[[1,2],[7,1]],[[3,4]]`; `None`: these are none."""
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __contains__(self, passage: int) -> bool: ...
+    def __or__(self, other: PassageSet) -> PassageSet: ...
+    def has(self, passages: Column) -> bytes:
+        """Of passages (u32) whether each is one of them: a byte for each, 1 or 0."""
 
 class Search:
     """A search that is under way."""

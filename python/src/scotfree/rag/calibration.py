@@ -158,7 +158,9 @@ def found(snapshot: _native.Snapshot, sample: Sample, deviations: float, complet
 
 def begun(snapshot: _native.Snapshot, question: Vectors, deviations: float) -> _native.Search:
     """A search through all clusters that have codes."""
-    return snapshot.search(lent(question), COUNT, snapshot.clusters, deviations, set(), bare_probes=0)
+    return snapshot.search(
+        lent(question), COUNT, snapshot.clusters, deviations, _native.PassageSet(), bare_probes=0
+    )
 
 
 def several(

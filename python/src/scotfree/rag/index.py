@@ -32,6 +32,7 @@ from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
 from scotfree.rag.embed.made import Made
+from scotfree.rag.filters import EVERYTHING
 from scotfree.rag.passages import SNAPSHOTS, Passages, Text, Wanted, Where, passes, read
 from scotfree.rag.pending import Pending, Scored, Settled
 from scotfree.rag.placement import stored
@@ -47,6 +48,7 @@ from scotfree.rag.searching import (
     Hit,
     careful,
     guesses,
+    hit,
     is_exact_enough,
 )
 from scotfree.rag.seen import Seen
@@ -413,9 +415,9 @@ class Index:
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
-        wanted = read({} if where is None else where)
-        outside: set[int] = set()
-        if where:
+        wanted = EVERYTHING if where is None else read(where)
+        outside = _native.PassageSet()
+        if wanted != EVERYTHING:
             with answer.stage("filter"):
                 outside = self._passages.outside(wanted)
         deviations = None if deviations is None else _checked(deviations)
@@ -459,15 +461,18 @@ class Index:
             found = self._find(answer, vector, asked)
             with answer.stage("load"):
                 texts = self._passages.texts([number for number, _ in found])
-            inside = {number for number, text in texts.items() if passes(wanted, text.document, text.metadata)}
-            outside = {number for number, _ in found} - inside
+            outside = {number for number, _ in found if number not in texts}
+            if wanted != EVERYTHING:
+                outside |= {
+                    text.number for text in texts.values() if not passes(wanted, text.document, text.metadata)
+                }
             if copies and not outside:
                 with answer.stage("load"):
                     outside = copies.among([texts[number] for number, _ in found], wanted)
             if not outside:
-                return [_hit(texts[number], similarity, copies) for number, similarity in found]
+                return [hit(texts[number], similarity, copies) for number, similarity in found]
             # Removed, put in or changed since the search began, or shown already: others take their places.
-            asked = replace(asked, outside=asked.outside | outside)
+            asked = replace(asked, outside=asked.outside | _native.PassageSet(list(outside)))
 
     def _find(self, answer: Answer, vector: Vectors, asked: Asked) -> list[Scored]:
         seen = self._seen
@@ -805,17 +810,3 @@ def _several(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise RagError(f"take {names!r} for names of documents", f"say a list of them: [{names!r}]")
     return list(names)
-
-
-def _hit(text: Text, similarity: float, copies: Copies | None) -> Hit:
-    return Hit(
-        text.number,
-        text.text,
-        text.document,
-        text.start,
-        similarity,
-        text.metadata,
-        text.location,
-        text.section,
-        copies.of(text) if copies else [],
-    )

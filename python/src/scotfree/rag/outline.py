@@ -11,7 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from scotfree.rag.decoding import decoded
 
 # Of a heading, or a title, so many letters are kept, and of a document so many headings.
 LETTERS_MAX: Final = 120
@@ -26,8 +28,7 @@ _BYTES_MAX: Final = 8 << 20
 _BELOW: Final = " > "
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """A line that says what comes below it, until the next one of its level or above (1)."""
 
     # The letter of the document at which it begins.
@@ -69,6 +70,8 @@ class Outline:
 
         Of one that ends at `end` and has other headings in it, those under which all of it stands.
         """
+        if not self.headings:
+            return ""
         level = min((heading.level for heading in self.within(start + 1, end)), default=_LEVEL_MAX)
         return _BELOW.join(heading.text for heading in self._path(start) if heading.level < level)
 
@@ -106,7 +109,7 @@ class Outline:
 
     def mapped(self, by: Callable[[str], str]) -> Outline:
         """With another text for each, of as many letters."""
-        headings = tuple(replace(heading, text=by(heading.text)) for heading in self.headings)
+        headings = tuple(heading._replace(text=by(heading.text)) for heading in self.headings)
         return replace(self, title=by(self.title), headings=headings)
 
     def digested(self) -> list[Any]:
@@ -140,7 +143,7 @@ def read(written: str | bytes) -> Outline:
     if not written:
         return NONE
     try:
-        said = json.loads(written if isinstance(written, str) else _unpacked(written))
+        said = decoded(written if isinstance(written, str) else _unpacked(written))
         headings, at = [], 0
         for gap, level, text in said.get("headings", ()):
             at += int(gap)

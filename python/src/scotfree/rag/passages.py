@@ -19,11 +19,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from scotfree.rag import damage, filters, outline
+from scotfree import _native
+from scotfree.rag import damage, decoding, filters, outline
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.filters import EVERYTHING, Term
@@ -43,6 +44,10 @@ _PATIENCE_S: Final = 10
 SNAPSHOTS: Final = "codes-*"
 # Of what is damaged so much is named.
 _DAMAGES_MAX: Final = 5
+# Of the file's pages so much is kept in memory for searches: twice what SQLite keeps unasked.
+_PAGES_KIB: Final = 4096
+# Filters of which the answer is kept: of each an eighth of a byte a passage.
+_FILTERS_MAX: Final = 16
 # Numbers in one statement: SQLite's own limit is far above.
 _MANY: Final = 500
 
@@ -117,8 +122,7 @@ Wanted = Term | Function
 Known = TypeVar("Known")
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A passage with its document."""
 
     number: int
@@ -190,6 +194,8 @@ class Passages:
         self._path = path
         # How many letters of what stands above a passage are embedded with it.
         self.above_letters = 0
+        # Of filters, with the version of the file that it is of; replaced whole, since searches share it.
+        self._kept_outside: dict[Term, tuple[int, _native.PassageSet]] = {}
         try:
             # Changes have a connection of their own: nobody reads what is not committed yet.
             self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
@@ -201,7 +207,9 @@ class Passages:
                 # Also of what is read much later it is known now that it is there.
                 for statement in _SHAPES:
                     self._changes.execute(statement).fetchall()
-            self._reader = Reader(sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False), path)
+            reading = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
+            reading.execute(f"pragma cache_size = -{_PAGES_KIB}")
+            self._reader = Reader(reading, path)
             self._inode = _inode(path)
         except sqlite3.Error as error:
             raise RagError(
@@ -340,7 +348,7 @@ class Passages:
 
     def _metadata(self, text: Any) -> dict[str, Any]:
         with damage.reading(self._path, "what it says of a document"):
-            found = json.loads(text)
+            found: dict[str, Any] = decoding.metadata(text)
             if not isinstance(found, dict):
                 raise TypeError
         return found
@@ -589,14 +597,37 @@ class Passages:
         rows = self._reader.rows(f"select name from document where {condition}", values)
         return [self._name(row[0]) for row in rows]
 
-    def outside(self, wanted: Wanted) -> set[int]:
-        """Passages of documents whose metadata are not as is wanted."""
+    def outside(self, wanted: Wanted) -> _native.PassageSet:
+        """Passages of documents whose metadata are not as is wanted.
+
+        Of some filters the answer is kept until something changes: who asks with one mostly asks with it again.
+        """
         if wanted == EVERYTHING:
-            return set()
+            return _native.PassageSet()
+        if callable(wanted):
+            return self._outside(wanted)
+        # First: what is changed while the file is asked is seen the next time.
+        version = self.version()
+        of, found = self._kept_outside.get(wanted, (None, _native.PassageSet()))
+        if of != version:
+            found = self._outside(wanted)
+            others = {filter: kept for filter, kept in self._kept_outside.items() if kept[0] == version}
+            others.pop(wanted, None)
+            self._kept_outside = dict(list(others.items())[1 - _FILTERS_MAX :]) | {wanted: (version, found)}
+        return found
+
+    def _outside(self, wanted: Wanted) -> _native.PassageSet:
         condition, values = self._condition(wanted)
         # By documents: asked of each of its passages a condition takes many times as long.
-        rows = self._reader.rows(f"select passages from document where ({condition}) is not true", values)
-        return set(self._spread(rows, self._reader.value(_LAST)))
+        said = self._reader.value(
+            f"select group_concat(passages) from document where ({condition}) is not true", values
+        )
+        last = self._reader.value(_LAST)
+        with damage.reading(self._path, "which passages a document has"):
+            found = _native.PassageSet.of_runs(str(said or ""), 0 if last is None else damage.number(last))
+            if found is None:
+                raise ValueError
+        return found
 
     def _condition(self, wanted: Wanted) -> tuple[str, dict[str, Any]]:
         """Of documents, in SQL, with its values."""

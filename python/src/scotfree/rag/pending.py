@@ -6,12 +6,13 @@ So an index of any number of passages is built within the memory of some thousan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
+from scotfree import _native
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages
 from scotfree.rag.trouble import RagError
 
@@ -66,14 +67,18 @@ class Pending:
             return self._read(wanted)
         return self._held[np.searchsorted(self.numbers, wanted)]
 
-    def nearest(self, vector: Vectors, count: int, outside: set[int]) -> list[Scored]:
+    def nearest(self, vector: Vectors, count: int, outside: _native.PassageSet) -> list[Scored]:
         """The nearest to a vector that are not outside; `Settled` if some are not there any more."""
         found: list[Scored] = []
-        for numbers, vectors in self.parts():
+        # Most searches have none to look through.
+        for numbers, vectors in self.parts() if len(self.numbers) else ():
             similarities = vectors @ vector
-            order = (int(place) for place in np.argsort(-similarities, kind="stable"))
-            inside = (place for place in order if int(numbers[place]) not in outside)
-            found += [(int(numbers[place]), float(similarities[place])) for place in islice(inside, count)]
+            order = np.argsort(-similarities, kind="stable")
+            if outside:
+                is_outside = np.frombuffer(outside.has(lent(numbers)), np.bool_)
+                order = order[~is_outside[order]]
+            first = order[:count]
+            found += zip(numbers[first].tolist(), similarities[first].tolist(), strict=True)
         return sorted(found, key=lambda one: -one[1])[:count]
 
     def _read(self, numbers: Numbers) -> Vectors:

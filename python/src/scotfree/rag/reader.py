@@ -55,7 +55,7 @@ class Reader:
                     raise _closed() from None
                 raise
 
-    def value(self, statement: str, values: Sequence[Any] = ()) -> Any:
+    def value(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """The first column of the first row; nothing, where there is no row."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None

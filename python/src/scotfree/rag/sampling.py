@@ -50,9 +50,7 @@ class Sampler:
     def drawn(self, numbers: Numbers, count: int) -> Vectors:
         """The embeddings of questions out of so many passages' texts."""
         chance = random.Random(_SEED)
-        drawn = sorted(chance.sample(numbers.tolist(), min(count, len(numbers))))
-        texts = self._passages.texts(drawn)
-        asked = calibration.questions([texts[number].text for number in drawn if number in texts], chance)
+        asked = calibration.questions(texts_drawn(self._passages, numbers.tolist(), count, chance), chance)
         return embed_questions(self._embedder, asked)
 
     def sample(
@@ -93,6 +91,13 @@ class Sampler:
             return np.array([made.get(number, nothing) for number in numbers], np.float32)
 
         return embedded
+
+
+def texts_drawn(passages: Passages, numbers: Sequence[int], count: int, chance: random.Random) -> list[str]:
+    """Of so many of these passages, drawn evenly, the texts; of those that another removed meanwhile none."""
+    drawn = sorted(chance.sample(numbers, min(count, len(numbers))))
+    texts = passages.texts(drawn)
+    return [texts[number].text for number in drawn if number in texts]
 
 
 def _by_rows(exact: Exact, embedded: calibration.Exactly) -> Complete:

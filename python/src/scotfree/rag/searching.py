@@ -10,12 +10,12 @@ from typing import Any, Final
 from scotfree import _native
 from scotfree.rag import calibration
 from scotfree.rag.cache import Cache
-from scotfree.rag.copies import Place
+from scotfree.rag.copies import Copies, Place
 from scotfree.rag.embed.batches import BATCH_PASSAGES
 from scotfree.rag.embed.embedder import Embedder, Vectors, embed
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import Passages
+from scotfree.rag.passages import Passages, Text
 from scotfree.rag.pending import Scored
 from scotfree.rag.seen import Seen
 from scotfree.rag.stages import Staged
@@ -40,7 +40,7 @@ class Asked:
     # None: as the index was measured to need.
     deviations: float | None
     # Passages that are not to be found.
-    outside: set[int]
+    outside: _native.PassageSet
     # Of which passages are to be found, too; none, if the embedding alone counts.
     words: str
 
@@ -206,12 +206,31 @@ class Finder:
         return found | dict(zip(missing, made, strict=True))
 
 
+def hit(text: Text, similarity: float, copies: Copies | None = None) -> Hit:
+    """A passage that was found, of which a search that shows a text once knows the copies."""
+    number, document, start, passage, metadata, *_ = text
+    found = object.__new__(Hit)
+    # What a frozen class does to each attribute by itself takes three times as long.
+    found.__dict__.update(
+        number=number,
+        text=passage,
+        document=document,
+        start=start,
+        similarity=similarity,
+        metadata=metadata,
+        location=text.location,
+        section=text.section,
+        copies=copies.of(text) if copies else [],
+    )
+    return found
+
+
 def _begun(
     seen: Seen, snapshot: _native.Snapshot, vector: Vectors, asked: Asked, deviations: float
 ) -> _native.Search:
     clusters = snapshot.clusters
     probes = clusters if asked.probes is None else min(max(asked.probes, 0), clusters)
-    gone, near = seen.gone | asked.outside, bare_probes(clusters)
+    gone, near = seen.gone_set | asked.outside, bare_probes(clusters)
     return snapshot.search(lent(vector), asked.count, probes, deviations, gone, bare_probes=near)
 
 

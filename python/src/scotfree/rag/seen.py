@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from scotfree import _native
 from scotfree.rag.calibration import Bound
@@ -28,6 +29,11 @@ class Seen:
     # Whether each passage is to have a row, and how careful searches have to be, if that was measured.
     keeps_rows: bool
     bound: Bound | None
+
+    @cached_property
+    def gone_set(self) -> _native.PassageSet:
+        """Those that are not any more, as a search takes them."""
+        return _native.PassageSet(list(self.gone))
 
     @property
     def changes(self) -> int:

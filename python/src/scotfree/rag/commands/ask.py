@@ -188,7 +188,7 @@ def _write(model: LanguageModel, answer: Answer, flags: Namespace) -> None:
 
 
 def _passages(answer: Answer) -> list[str]:
-    return [_shown(place, hit) for place, hit in enumerate(answer.hits, 1)]
+    return [shown(place, hit) for place, hit in enumerate(answer.hits, 1)]
 
 
 def _sources(answer: Answer) -> list[str]:
@@ -202,7 +202,8 @@ def _cited(hit: Hit) -> str:
     return f"{name} ({more})" if more else name
 
 
-def _shown(place: int, hit: Hit) -> str:
+def shown(place: int, hit: Hit) -> str:
+    """A passage as it is printed, where it stands in what was found."""
     text = " ".join(hit.text.split())
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}…"

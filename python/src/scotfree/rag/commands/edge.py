@@ -11,6 +11,7 @@ from typing import Final
 
 from scotfree.numbers import amount, duration_ns, whole
 from scotfree.rag.commands import opening
+from scotfree.rag.commands.ask import shown
 from scotfree.rag.edge.beside import CACHE_BYTES, EdgeRag, Wanted
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.searching import Answer
@@ -121,10 +122,7 @@ def _told(edge: EdgeRag) -> str:
 def _show(question: str, answer: Answer, *, is_first: bool) -> None:
     lines = [] if is_first else [""]
     lines.append(f"# {question}")
-    for place, hit in enumerate(answer.hits, 1):
-        text = " ".join(hit.text.split())
-        shown = f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text
-        lines.append(f"{place}. {hit.document} ({hit.similarity:.2f}, letter {hit.start:,})\n   {shown}")
+    lines += [shown(place, hit) for place, hit in enumerate(answer.hits, 1)]
     print(printable("\n".join(lines)), flush=True)
 
 

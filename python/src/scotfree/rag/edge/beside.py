@@ -30,7 +30,7 @@ from scotfree.rag.embed.embedder import Vectors, embed, embed_questions
 from scotfree.rag.evaluation.corpus import embeddings
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
-from scotfree.rag.searching import Answer, Hit
+from scotfree.rag.searching import Answer, hit
 from scotfree.rag.trouble import RagError
 
 SLO_NS: Final = 1e9
@@ -120,9 +120,7 @@ class EdgeRag:
             texts = self._index.passages.texts([number for number, _ in found.nearest])
         # One that was removed meanwhile has no text any more.
         answer.hits = [
-            Hit(number, text.text, text.document, text.start, similarity, text.metadata)
-            for number, similarity in found.nearest
-            if (text := texts.get(number))
+            hit(text, similarity) for number, similarity in found.nearest if (text := texts.get(number))
         ]
         answer.cached, answer.loaded, answer.regenerated = found.cached, found.loaded, found.regenerated
         return answer

@@ -162,8 +162,9 @@ def _disk(index: Index, size: int) -> tuple[float, float]:
 
 def _scan_s(snapshot: _native.Snapshot) -> float:
     question = np.full(snapshot.dimensions, snapshot.dimensions**-0.5, np.float32)
+    clusters, nothing = snapshot.clusters, _native.PassageSet()
     return _median(
-        lambda: snapshot.search(lent(question), 10, snapshot.clusters, DEVIATIONS, set(), bare_probes=0), _SCANS
+        lambda: snapshot.search(lent(question), 10, clusters, DEVIATIONS, nothing, bare_probes=0), _SCANS
     )
 
 

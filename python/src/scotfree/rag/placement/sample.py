@@ -12,6 +12,7 @@ from scotfree.rag.calibration import sentence
 from scotfree.rag.embed.embedder import embed_questions
 from scotfree.rag.index import Index
 from scotfree.rag.lending import lent
+from scotfree.rag.sampling import texts_drawn
 from scotfree.rag.searching import bare_probes
 from scotfree.rag.trouble import RagError
 
@@ -40,9 +41,7 @@ def drawn(index: Index, count: int = DRAWN) -> list[str]:
     """Questions out of the passages' own texts: of each of some passages, drawn evenly, one sentence."""
     chance = random.Random(_SEED)
     passages = [passage for cluster in index.clusters() for passage in cluster]
-    numbers = sorted(chance.sample(passages, min(count, len(passages))))
-    texts = index.passages.texts(numbers)
-    found = [sentence(text.text, chance) for _, text in sorted(texts.items())]
+    found = [sentence(text, chance) for text in texts_drawn(index.passages, passages, count, chance)]
     chance.shuffle(found)
     return found
 
