@@ -274,7 +274,7 @@ def test_a_user_has_answers_graded(
     relevant = {
         re.findall(r"\[\d\]\n(.+)", text.partition("Question:")[0])[0] for text in asked_of(server, JUDGE)[1:]
     }
-    assert relevant == {CORPUS[0]["title"], CORPUS[1]["text"]}, "the documents that were judged to be relevant"
+    assert relevant == {CORPUS[0]["text"], CORPUS[1]["text"]}, "the documents that were judged to be relevant"
     said = dict(zip((body["model"] for body in server.bodies), server.keys, strict=True))
     assert said == {MODEL: f"Bearer {KEYS[KEY]}", JUDGE: f"Bearer {KEYS[judging.KEY]}"}
     assert cli.main(["eval", *words, *flags(server)]) == 0

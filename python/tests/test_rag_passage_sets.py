@@ -112,5 +112,5 @@ def test_damaged_runs_are_told(tmp_path: Path, said: str) -> None:
     with Index.build(tmp_path / "index", [Document("a", "one", {"k": 1})], Words()) as index:
         index.passages._changes.execute("update document set passages = ?", [said])
         index.passages._changes.commit()
-        with pytest.raises(RagError, match="what it says of a document is damaged"):
+        with pytest.raises(RagError, match="which passages a document has is damaged"):
             index.search("one", where={"k": 2})
