@@ -22,6 +22,8 @@ _OF_DAMAGE: Final = {
 # It ends before what it says that it has.
 _SHORT_READ: Final = sqlite3.SQLITE_IOERR_SHORT_READ
 _PRIMARY: Final = 0xFF
+# What a statement ends with that is not carried out.
+STATED: Final = (UnicodeDecodeError, sqlite3.Error)
 # Of values that are none of ours.
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -45,12 +47,17 @@ def stated(path: Path) -> Iterator[None]:
     """Statements within are asked of a file: what SQLite says of it as damaged is told so."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        raise damaged(path, f"a text in it ({error})") from None
-    except sqlite3.Error as error:
-        if not _is_damage(error):
-            raise
-        raise damaged(path, f"it ({error})") from None
+    except STATED as error:
+        if told := of(path, error):
+            raise told from None
+        raise
+
+
+def of(path: Path, error: UnicodeDecodeError | sqlite3.Error) -> RagError | None:
+    """What SQLite said of a file, if it is damaged; nothing, where something else is in the way."""
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, f"a text in it ({error})")
+    return damaged(path, f"it ({error})") if _is_damage(error) else None
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

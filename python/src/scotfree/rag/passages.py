@@ -692,17 +692,29 @@ class Passages:
             f" from passage join document on document.id = document where {condition}",
             values,
         )
-        return [self._text(row) for row in rows]
+        try:
+            return [self._text(row) for row in rows]
+        except damage.WRONG:
+            raise self._damaged("what it says of a document") from None
 
     def _text(self, row: Sequence[Any]) -> Text:
+        """Of one row; one of `damage.WRONG` says that it is damaged."""
         number, document, start, text, metadata, place, written = row
-        with damage.reading(self._path, "what it says of a document"):
-            said = outline.read(written)
-        is_text = isinstance(text, str) and type(start) is int and (place is None or type(place) is int)
+        is_text = type(text) is str and type(start) is int and (place is None or type(place) is int)
         if not is_text or number >= 1 << 32:
             raise self._damaged("a passage in it")
+        known = decoding.metadata(metadata)
+        if type(known) is not dict:
+            raise TypeError
         return Text(
-            number, self._name(document), start, text, self._metadata(metadata), place, said, self.above_letters
+            number,
+            self._name(document),
+            start,
+            text,
+            known,
+            place,
+            outline.read(written),
+            self.above_letters,
         )
 
 

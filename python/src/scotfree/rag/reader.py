@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scotfree.rag.damage import stated
+from scotfree.rag import damage
 from scotfree.rag.trouble import RagError
 
 # Rows that are in memory at once where all of a table are wanted.
@@ -48,11 +48,12 @@ class Reader:
             if connection is None:
                 raise _closed()
             try:
-                with stated(self._path):
-                    return connection.execute(statement, values).fetchall()
-            except sqlite3.ProgrammingError:
+                return connection.execute(statement, values).fetchall()
+            except damage.STATED as error:
                 if self._connection is None:
                     raise _closed() from None
+                if told := damage.of(self._path, error):
+                    raise told from None
                 raise
 
     def value(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
