@@ -512,7 +512,7 @@ class Passages:
                 "select id, name, metadata, outline, passages from document where id > ? order by id"
             ):
                 # Read as a search reads them.
-                self._text((1, row[0], 0, "", row[1], None, row[2]))
+                self._read([(1, row[0], 0, "", row[1], None, row[2])])
                 runs.append((passages,))
             owned = sorted(self._spread(runs, self._reader.value(_LAST)))
             if is_alone and owned != self.numbers().tolist():
@@ -692,6 +692,9 @@ class Passages:
             f" from passage join document on document.id = document where {condition}",
             values,
         )
+        return self._read(rows)
+
+    def _read(self, rows: Sequence[Sequence[Any]]) -> list[Text]:
         try:
             return [self._text(row) for row in rows]
         except damage.WRONG:
