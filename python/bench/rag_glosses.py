@@ -29,7 +29,7 @@ from scotfree.rag import Index, OnnxEmbedder
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.evaluation.exact import COUNT
 from scotfree.rag.evaluation.prepared import Prepared
-from scotfree.rag.index import Keep
+from scotfree.rag.settings import Keep
 
 # Neighbours of a node in the graphs, and candidates when they are built: their libraries' usual ones.
 _LINKS: Final = 16

@@ -15,7 +15,7 @@ from scotfree.rag import Index, calibration
 from scotfree.rag.calibration import Bound
 from scotfree.rag.cli import main
 from scotfree.rag.commands import opening
-from scotfree.rag.index import Keep
+from scotfree.rag.settings import Keep
 
 
 @pytest.fixture(autouse=True)

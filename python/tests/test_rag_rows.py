@@ -15,10 +15,10 @@ from bench.words import Words
 from scotfree.rag import Document, Index, RagError, calibration, pending, snapshots
 from scotfree.rag.calibration import Bound
 from scotfree.rag.embed.embedder import Vectors
-from scotfree.rag.index import Keep
 from scotfree.rag.passages import Passages
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.searching import Hit
+from scotfree.rag.settings import Keep
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ import math
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
 from scotfree import _native
-from scotfree.rag import axes, calibration
+from scotfree.rag import axes, calibration, settings
 from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
 from scotfree.rag.damage import damaged, reading
@@ -41,7 +41,6 @@ from scotfree.rag.placement.rows import of_length_one
 from scotfree.rag.placement.stored import Stored
 from scotfree.rag.sampling import Measured, Sampler
 from scotfree.rag.searching import (
-    BITS_EXACT_ENOUGH,
     Answer,
     Asked,
     Finder,
@@ -49,11 +48,10 @@ from scotfree.rag.searching import (
     careful,
     guesses,
     hit,
-    is_exact_enough,
 )
 from scotfree.rag.seen import Seen
+from scotfree.rag.settings import Choices, Keep, Settings
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
-from scotfree.rag.splitting import NEW, Cut
 from scotfree.rag.trouble import Busy, RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
@@ -63,42 +61,14 @@ CACHE_BYTES: Final = 4 << 20
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
 _SEED: Final = 1
-# A dimension has so many bits on average: those that vary most have several, others none.
-BITS: Final = 5 / 6
-BITS_MAX: Final = 6
-# Where rows lie beside the codes and there are at most so many passages, so many: a code that says less costs some
-# rows more to be read, and axes are dear beside few codes. For each doubling so many more, up to those above.
-_FEW_ROWS: Final = 5_000
-_BITS_FEW: Final = 1 / 2
-_BITS_ROWS_DOUBLED: Final = 1 / 8
-# Of codes alone, beyond so many passages, so many more for each doubling: among more there are more that are near,
-# and each that codes cannot tell from them is embedded.
-_FEW: Final = 25_000
-_BITS_DOUBLED: Final = 3 / 8
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
-# In the passages' file: see `embed.made`.
-_EMBEDDER: Final = "embedder"
-# How it cuts documents.
-_CUT: Final = "cut"
-# What an index keeps of each passage; where nothing is said, it was made before there was a choice.
-_KEEPS: Final = "keeps"
-# What share of the nearest searches are to find, and the bound that does.
-_RECALL: Final = "recall"
-_BOUND: Final = "bound"
 # An index that has grown so much is measured again: a bound is wrong more often among more.
 _GROWN: Final = 2
 # And one that has grown so much learns its clusters and axes anew, if all embeddings are at hand.
 _OUTGROWN: Final = 4
-_LEARNT: Final = "learnt"
-# Of a dimension, if who made it said so.
-_BITS: Final = "bits"
 _SNAPSHOT: Final = "codes-{}.scot"
 _SNAPSHOT_NAME: Final = re.compile(rb"codes-\d+\.scot")
-
-
-# What is kept of each passage: a code, or a code and a row of exact values.
-Keep = Literal["codes", "rows"]
 
 
 class Index:
@@ -126,28 +96,24 @@ class Index:
         `passage_tokens` tokens (128), of which `overlap` (0) may be the end of the one before; while there are
         documents these stay as they are. A `RagError` says what is wrong with the folder.
         """
-        self._recall = None if recall is None else calibration.checked(recall)
+        choices = Choices(bits, keep, recall, passage_tokens, overlap).checked()
         folder = Path(folder)
         if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
             raise RagError(f"open the index {folder}: it is no folder", "name another")
-        if bits is not None and not 0 < bits <= BITS_MAX:
-            raise RagError(f"make codes of {bits} bits a dimension", f"say some above 0, up to {BITS_MAX}")
         folder.mkdir(parents=True, exist_ok=True)
         # Of a process that changes its folder it stays the same.
         self.folder = folder.resolve()
         folder = self.folder
         self._embedder = embedder
         self._passages = Passages(folder / _PASSAGES)
-        cut = self._agreed(passage_tokens, overlap)
+        self._settings = Settings(folder, self._passages, choices)
+        cut = self._settings.agree(embedder)
         self._passages.above_letters = cut.above_letters(embedder)
         self._update = Update(self._passages, embedder, cut, lambda: self._seen.stored)
-        self._bits = bits
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
         self._change_lock = threading.RLock()
-        self._check_model(keep or _kept_with(bits, embedder.dimensions))
-        self._check_kept(keep)
         self._version = self._passages.version()
         self._seen = self._read(None)
 
@@ -270,7 +236,9 @@ class Index:
         asked = None if questions is None else embed_questions(self._embedder, questions)
         sample = self._sampler.sample(seen, seen.snapshot, complete, asked)
         found = calibration.found(seen.snapshot, sample, careful(seen), complete)
-        return Measured(self._target(), found, len(sample.near), self._sampler.others(seen, sample, complete))
+        return Measured(
+            self._settings.recall, found, len(sample.near), self._sampler.others(seen, sample, complete)
+        )
 
     @property
     def embeds_nothing(self) -> bool:
@@ -311,10 +279,10 @@ class Index:
 
         None where there is nothing to measure: before the first snapshot, or where codes alone are searched.
         """
-        self._recall = calibration.checked(recall)
+        self._settings.ask_recall(recall)
         asked = None if questions is None else embed_questions(self._embedder, questions)
         with self._changing():
-            self._passages.make_known(_RECALL, str(recall).encode())
+            self._make_known(self._settings.written())
             self._keep_bound(asked, is_forced=True)
         return self.bound
 
@@ -536,9 +504,9 @@ class Index:
     def _write_anew(self, path: Path, seen: Seen, source: Source) -> dict[str, bytes]:
         """Writes a snapshot of all these passages, and rows if it keeps them; returns what is to be known."""
         count, dimensions = len(source.numbers), self._embedder.dimensions
-        bits = self._bits_said() or _bits_for(count, is_alone=not seen.keeps_rows)
-        clusters = write_first(path, source, axes.bits_of(dimensions, bits), self._embedder)
-        known = {_LEARNT: str(count).encode(), _RECALL: str(self._target()).encode()}
+        bits = axes.bits_of(dimensions, self._settings.bits(count))
+        clusters = write_first(path, source, bits, self._embedder)
+        known = dict(self._settings.written(learnt=count))
         snapshot = _native.Snapshot(path)
         new = replace(seen, snapshot=snapshot)
         complete = calibration.by_asking(source.vectors)
@@ -551,16 +519,14 @@ class Index:
         if not guesses(new):
             questions = self._sampler.drawn(source.numbers, calibration.QUESTIONS)
             sample = calibration.Sample(questions, calibration.nearest(questions, source.parts()))
-            known[_BOUND] = calibration.calibrated(snapshot, sample, self._target(), complete).written()
+            known |= self._settings.written(
+                bound=calibration.calibrated(snapshot, sample, self._settings.recall, complete)
+            )
         return known
-
-    def _bits_said(self) -> float | None:
-        """How many bits a dimension has, if who made the index said so."""
-        return self._passages.known(_BITS, lambda said: _bits(float(said))) or self._bits
 
     def _outgrown(self, seen: Seen) -> Source | None:
         """All passages, if they are many more than clusters and axes were learnt from, and each is at hand."""
-        learnt, snapshot, exact = self._passages.known(_LEARNT, int), seen.snapshot, seen.stored.exact
+        learnt, snapshot, exact = self._settings.learnt, seen.snapshot, seen.stored.exact
         if learnt is None or snapshot is None or exact is None or not seen.keeps_rows:
             return None
         if (placed := seen.stored.placement).memory or placed.bare:
@@ -576,18 +542,12 @@ class Index:
 
     # ---- how careful a search is
 
-    def _bound(self) -> Bound | None:
-        return self._passages.known(_BOUND, Bound.read)
-
-    def _target(self) -> float:
-        return self._recall or self._passages.known(_RECALL, _share) or calibration.RECALL
-
     def _keep_bound(self, questions: Vectors | None = None, *, is_forced: bool = False) -> None:
         """Measures the bound again where another share is to be found, or among many more passages."""
-        seen, target = self._seen, self._target()
+        seen, target = self._seen, self._settings.recall
         if seen.snapshot is None or guesses(seen):
             return
-        if seen.bound is None and seen.stored.exact is None and self._recall is None:
+        if seen.bound is None and seen.stored.exact is None and not self._settings.is_recall_asked:
             # It was made before bounds were measured, and nobody asked for what embeds some thousand passages.
             return
         measured = seen.bound.passages if seen.bound and seen.bound.target == target else 0
@@ -596,72 +556,30 @@ class Index:
         complete = self._sampler.completing(seen)
         sample = self._sampler.sample(seen, seen.snapshot, complete, questions)
         bound = calibration.calibrated(seen.snapshot, sample, target, complete)
-        self._passages.make_known(_RECALL, str(target).encode())
-        self._passages.make_known(_BOUND, bound.written())
+        self._make_known(self._settings.written(bound=bound))
         self._seen = self._read(seen)
+
+    def _make_known(self, said: Mapping[str, bytes]) -> None:
+        for name, value in said.items():
+            self._passages.make_known(name, value)
 
     def _sweep(self) -> None:
         """Removes what was current before, and what never was; whoever has one open keeps it."""
-        name, said = self._settings()
+        name, said = self._files()
         current = {name.decode() if name else None, stored.file_of(said)}
         for pattern in (SNAPSHOTS, stored.FILES):
             for path in self.folder.glob(pattern):
                 if path.name not in current:
                     path.unlink(missing_ok=True)
 
-    def _agreed(self, tokens: int | None, overlap: int | None) -> Cut:
-        """How documents are cut: as they were, as long as there are any."""
-        said = self._passages.setting(_CUT)
-        is_new = self._passages.setting(_EMBEDDER) is None
-        cut = NEW if is_new else Cut.read(said)
-        wanted = replace(
-            cut,
-            tokens=cut.tokens if tokens is None else tokens,
-            overlap=cut.overlap if overlap is None else overlap,
-        ).checked(self._embedder)
-        if wanted != cut and not is_new and not self._passages.is_empty():
-            raise RagError(
-                f"make passages of {wanted.tokens} tokens, {wanted.overlap} of them overlapping, in the index "
-                f"{self.folder}: it has documents in passages of {cut.tokens}, {cut.overlap} overlapping",
-                "leave that out, or make another index; `scot rag index FOLDER --forget` empties this one",
-            )
-        if wanted != cut or is_new:
-            self._passages.make_known(_CUT, wanted.written())
-        return wanted
-
-    def _check_kept(self, said: Keep | None) -> None:
-        """Refuses what an index that is there does not keep."""
-        kept = "rows" if self._keeps_rows() else "codes"
-        if said not in (None, kept):
-            raise RagError(
-                f"open the index {self.folder} as one that keeps {said}: it keeps {kept}",
-                "leave that out, or make another index; `scot rag plan --apply` changes what is kept of clusters",
-            )
-
-    def _keeps_rows(self) -> bool:
-        return self._passages.known(_KEEPS, lambda said: {b"codes": False, b"rows": True}[said]) or False
-
-    def _check_model(self, keeps: Keep) -> None:
-        known = self._passages.setting(_EMBEDDER)
-        if known is None:
-            if self._passages.setting("snapshot") is not None or not self._passages.is_empty():
-                raise damaged(self.folder / _PASSAGES, "what it says of its embedder")
-            self._passages.make_known(_KEEPS, keeps.encode())
-            self._passages.make_known(_RECALL, str(self._recall or calibration.RECALL).encode())
-            if self._bits is not None:
-                self._passages.make_known(_BITS, str(self._bits).encode())
-            self._passages.make_known(_EMBEDDER, Made.by(self._embedder).written())
-            return
-        Made.read(known).check(self.folder, self._embedder)
-
     def _read(self, before: Seen | None) -> Seen:
         """What there is now; a snapshot that was open before is not opened again."""
         pending = Pending(self._passages, self._embedder.dimensions)
         gone = self._passages.gone()
-        name, said = self._settings()
+        name, said = self._files()
         if before and (before.name, before.said) == (name, said):
             # Neither file is ever changed; to open a snapshot is to read it once.
-            return replace(before, pending=pending, gone=gone, bound=self._bound())
+            return replace(before, pending=pending, gone=gone, bound=self._settings.bound)
         if name and not _SNAPSHOT_NAME.fullmatch(name):
             raise RagError(
                 f"open the index {self.folder}: what it says of its codes is damaged",
@@ -677,17 +595,17 @@ class Index:
             if snapshot and max(kept.placement.kept | kept.placement.bare, default=-1) >= snapshot.clusters:
                 raise damaged(self.folder / _PASSAGES, "what it says of its rows")
         except (OSError, ValueError, RagError) as error:
-            if self._settings() != (name, said):
+            if self._files() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
             if isinstance(error, RagError):
                 raise
             raise RagError(f"open the index {self.folder}: {error}", "remove the folder and index again") from None
-        if kept.is_lost and self._settings() != (name, said):
+        if kept.is_lost and self._files() != (name, said):
             return self._read(before)
-        return Seen(snapshot, name, pending, gone, said, kept, self._keeps_rows(), self._bound())
+        return Seen(snapshot, name, pending, gone, said, kept, self._settings.keeps_rows, self._settings.bound)
 
-    def _settings(self) -> tuple[bytes | None, bytes | None]:
+    def _files(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
         return self._passages.setting("snapshot"), self._passages.setting(stored.SETTING)
 
@@ -733,7 +651,7 @@ def made_by(folder: Path) -> Made | None:
     """What an index knows of the embedder that made it; nothing, if none did."""
     passages = Passages(folder / _PASSAGES)
     try:
-        known = passages.setting(_EMBEDDER)
+        known = passages.setting(settings.EMBEDDER)
     finally:
         passages.close()
     return Made.read(known) if known else None
@@ -763,36 +681,6 @@ def _carried(
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
     source = Known(np.empty(0, np.uint32), seen.pending, Stored(), embedded)
     return {stored.SETTING: seen.stored.written(folder, snapshot, placement, clusters, source.vectors)}
-
-
-def _kept_with(bits: float | None, dimensions: int) -> Keep:
-    """What a new index keeps, if nothing is said: codes that are near enough need nothing beside them."""
-    return "codes" if bits is not None and is_exact_enough(bits * dimensions, dimensions) else "rows"
-
-
-def _bits_for(passages: int, *, is_alone: bool) -> float:
-    """How many bits a dimension codes of so many passages have; `is_alone`: nothing nearer lies beside them."""
-    if is_alone:
-        return min(BITS + _BITS_DOUBLED * _doublings(passages, _FEW), BITS_EXACT_ENOUGH - _BITS_DOUBLED)
-    return min(_BITS_FEW + _BITS_ROWS_DOUBLED * _doublings(passages, _FEW_ROWS), BITS)
-
-
-def _doublings(count: int, of: int) -> float:
-    return math.log2(max(count, of) / of)
-
-
-def _share(said: bytes) -> float:
-    share = float(said)
-    if not 0 < share < 1:
-        raise ValueError
-    return share
-
-
-def _bits(bits: float) -> float:
-    """Bits a dimension that codes can have; a `ValueError`: they cannot."""
-    if not 0 < bits <= BITS_MAX:
-        raise ValueError
-    return bits
 
 
 def _serial(name: str) -> int:

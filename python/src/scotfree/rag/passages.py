@@ -217,6 +217,11 @@ class Passages:
                 "name an index, or a folder in which to make one, that can be written and has room",
             ) from None
 
+    @property
+    def path(self) -> Path:
+        """Of its file."""
+        return self._path
+
     def check_place(self) -> None:
         """A `RagError` says that the file is not at its place any more, that another is, or that it is closed."""
         if self._reader.is_closed:

@@ -21,8 +21,9 @@ from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings, Texts
 from scotfree.rag.embed.embedder import Embedder, Vectors, embed_questions
 from scotfree.rag.evaluation.corpus import Part, Place, Progress
 from scotfree.rag.evaluation.rows import Disk
-from scotfree.rag.index import Index, Keep
+from scotfree.rag.index import Index
 from scotfree.rag.passages import Passages
+from scotfree.rag.settings import Keep
 from scotfree.rag.stages import Staged
 
 _PASSAGES: Final = "passages.sqlite"

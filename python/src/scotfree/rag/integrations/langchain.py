@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.index import CACHE_BYTES, Index, Keep
+from scotfree.rag.index import CACHE_BYTES, Index
 from scotfree.rag.integrations.adapted import Adapted, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.searching import Hit
+from scotfree.rag.settings import Keep
 from scotfree.rag.trouble import RagError, missing
 
 try:

@@ -29,11 +29,12 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.index import CACHE_BYTES, Index, Keep
+from scotfree.rag.index import CACHE_BYTES, Index
 from scotfree.rag.integrations.adapted import Adapted, Handed, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.passages import Text, Where
 from scotfree.rag.searching import Hit
+from scotfree.rag.settings import Keep
 from scotfree.rag.trouble import RagError, missing
 
 try:
