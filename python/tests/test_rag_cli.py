@@ -130,7 +130,7 @@ def test_a_condition_has_several_values_and_numbers(
     assert {Path(hit["document"]).suffix for hit in hits} == {".md", ".txt"}
     assert cli.main(["ask", "logs", "--where", "sufix=.md"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("nothing found; of documents here is known") and "suffix=.txt" in out
+    assert out.startswith("nothing found; of documents here is known") and "suffix: .txt" in out
     with rag.Index.build(
         tmp_path / "years",
         [rag.Document("old", "The sun.", {"year": 1999, "day": "1999-12-31"})],

@@ -27,7 +27,7 @@ from scotfree import _native
 from scotfree.rag import axes, calibration, settings
 from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
-from scotfree.rag.damage import damaged, reading
+from scotfree.rag.damage import REMADE, damaged, reading
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
@@ -52,7 +52,7 @@ from scotfree.rag.searching import (
 from scotfree.rag.seen import Seen
 from scotfree.rag.settings import Choices, Keep, Settings
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
-from scotfree.rag.trouble import Busy, RagError
+from scotfree.rag.trouble import Busy, Damaged, RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
 
@@ -85,6 +85,7 @@ class Index:
         recall: float | None = None,
         passage_tokens: int | None = None,
         overlap: int | None = None,
+        mends: bool = False,
     ) -> None:
         """Opens it, or begins an empty one.
 
@@ -94,7 +95,8 @@ class Index:
         of an index that is there, it counts from the next `compact` on. Codes have as many bits as passages
         need, or `bits` a dimension (up to 6); of 3 and more searches go by codes alone. Passages have up to
         `passage_tokens` tokens (128), of which `overlap` (0) may be the end of the one before; while there are
-        documents these stay as they are. A `RagError` says what is wrong with the folder.
+        documents these stay as they are. A `RagError` says what is wrong with the folder; who `mends` opens it
+        although its codes are damaged or lost, so that `mend` can make them anew.
         """
         choices = Choices(bits, keep, recall, passage_tokens, overlap).checked()
         folder = Path(folder)
@@ -112,6 +114,9 @@ class Index:
         self._update = Update(self._passages, embedder, cut, lambda: self._seen.stored)
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
+        self._mends = mends
+        # How many passages were embedded again, since what was kept of them is damaged or lost.
+        self._embedded_again = 0
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
         self._change_lock = threading.RLock()
         self._version = self._passages.version()
@@ -170,6 +175,11 @@ class Index:
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """What documents are said to be: keys, and of each the values, the most frequent first."""
         return self._passages.metadata(keys_max, values_max)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its folder has it still: not, if it was moved, removed or another put in its place."""
+        return self._passages.is_in_place
 
     def refresh(self) -> None:
         """Sees what other processes have changed since it was opened; waits for threads that change it."""
@@ -270,9 +280,25 @@ class Index:
         there = seen.snapshot.passages() if seen.snapshot else ()
         found = np.concatenate([np.array(there, np.uint32), seen.pending.numbers])
         lost = len(np.setdiff1d(numbers, found))
-        return (
-            [f"{lost:,} passages are not found by any search; remove the folder and index again"] if lost else []
-        )
+        return [f"{lost:,} passages are not found by any search; {REMADE}"] if lost else []
+
+    def mend(self) -> int:
+        """Makes anew what is damaged or lost of codes and rows; says how many passages it embedded for that.
+
+        From the rows that are whole, and from the texts. Of an index that has lost its codes clusters are learnt
+        anew, and what somebody planned for the old ones is gone. A `RagError`: another process is changing it.
+        """
+        before = self._embedded_again
+        with self._changing():
+            self._seen = seen = self._read(None)
+            exact = seen.stored.exact
+            if (seen.name and seen.snapshot is None) or self._lost():
+                self._write(seen, frozenset(), is_anew=True)
+            elif seen.stored.is_lost or (exact and exact.damages()):
+                self._write(seen, seen.bare)
+            self._seen = self._read(self._seen)
+            self._keep_bound()
+        return self._embedded_again - before
 
     def hold(self, recall: float, questions: Sequence[str] | None = None) -> Bound | None:
         """Has searches find so much of the nearest from now on, for these questions or for drawn ones.
@@ -469,16 +495,21 @@ class Index:
         vectors: Vectors | None = None,
         *,
         may_learn: bool = False,
+        is_anew: bool = False,
     ) -> None:
         """A snapshot with what changed, of which these clusters have no codes; of others if it `may_learn` them.
 
-        `again` are the passages of those that had none and are to, and `vectors` their embeddings.
+        `again` are the passages of those that had none and are to, and `vectors` their embeddings. `is_anew`: of
+        all passages, whatever snapshot there was.
         """
-        if seen.snapshot is None and not len(seen.pending):
+        if not is_anew and seen.snapshot is None and not len(seen.pending):
             return
         name = _SNAPSHOT.format(1 + (_serial(seen.name.decode()) if seen.name else 0))
         path = self.folder / name
-        if seen.snapshot is None:
+        if is_anew:
+            all_there = Known(self._passages.numbers(), seen.pending, seen.stored, self._embedded)
+            known = self._write_anew(path, seen, all_there)
+        elif seen.snapshot is None:
             known = self._write_anew(path, seen, seen.pending)
         elif may_learn and (all_ := self._outgrown(seen)) is not None:
             known = self._write_anew(path, seen, all_)
@@ -494,6 +525,7 @@ class Index:
     def _embedded(self, numbers: Sequence[int]) -> Vectors:
         """The embeddings of passages, made again."""
         texts = self._passages.texts(numbers)
+        self._embedded_again += len(texts)
         if len(texts) < len(set(numbers)):
             raise RagError(
                 f"embed passages of the index {self.folder} again: the texts of some are gone",
@@ -516,6 +548,9 @@ class Index:
             known[stored.SETTING] = said
             new = replace(new, stored=Stored.opened(self.folder, said, path, dimensions))
             complete = self._sampler.completing(new)
+        elif seen.said is not None:
+            # What was planned for clusters that are no more.
+            known[stored.SETTING] = seen.stored.written(self.folder, path, Placement(), (), source.vectors)
         if not guesses(new):
             questions = self._sampler.drawn(source.numbers, calibration.QUESTIONS)
             sample = calibration.Sample(questions, calibration.nearest(questions, source.parts()))
@@ -598,12 +633,28 @@ class Index:
             if self._files() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
+            is_damaged = isinstance(error, FileNotFoundError | ValueError | Damaged)
+            if self._mends and is_damaged:
+                snapshot, kept = self._salvaged(path, said)
+                return Seen(snapshot, name, pending, gone, said, kept, self._settings.keeps_rows, None)
             if isinstance(error, RagError):
                 raise
-            raise RagError(f"open the index {self.folder}: {error}", "remove the folder and index again") from None
+            tried = f"open the index {self.folder}: {error}"
+            if is_damaged:
+                raise Damaged(tried, REMADE) from None
+            raise RagError(tried, "make that possible: the files of the index are as they were") from None
         if kept.is_lost and self._files() != (name, said):
             return self._read(before)
         return Seen(snapshot, name, pending, gone, said, kept, self._settings.keeps_rows, self._settings.bound)
+
+    def _salvaged(self, path: Path | None, said: bytes | None) -> tuple[_native.Snapshot | None, Stored]:
+        """What is whole of codes and rows: all rows as lost, if they are not as they were written."""
+        with suppress(FileNotFoundError, ValueError):
+            snapshot = _native.Snapshot(path) if path else None
+            placement = Placement.read(said) if said is not None else Placement()
+            if snapshot and max(placement.kept | placement.bare, default=-1) < snapshot.clusters:
+                return snapshot, Stored(placement, None, stored.file_of(said))
+        return None, Stored.salvaged(self.folder, said, self._embedder.dimensions)
 
     def _files(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
@@ -675,8 +726,8 @@ def _carried(
         return {}
     new = set(seen.pending.numbers.tolist())
     clusters = _clusters(_native.Snapshot(snapshot), set()) if placement.kept else []
-    for cluster in placement.kept:
-        # Of a row that is lost there is nothing to copy: searches embed it.
+    # Of a row that is lost there is nothing to copy: searches embed it. If all are, they are made again.
+    for cluster in placement.kept if not seen.stored.is_lost else ():
         known = seen.stored.has(clusters[cluster]) | new
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
     source = Known(np.empty(0, np.uint32), seen.pending, Stored(), embedded)

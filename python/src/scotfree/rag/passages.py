@@ -222,11 +222,16 @@ class Passages:
         """Of its file."""
         return self._path
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is at its place."""
+        return _inode(self._path) == self._inode
+
     def check_place(self) -> None:
         """A `RagError` says that the file is not at its place any more, that another is, or that it is closed."""
         if self._reader.is_closed:
             raise RagError(f"change the index {self._path.parent}: it is closed", "open it again")
-        if _inode(self._path) != self._inode:
+        if not self.is_in_place:
             tried = f"change the index {self._path.parent}"
             raise RagError(f"{tried}: it was moved or another put in its place", "open it again, where it is now")
 

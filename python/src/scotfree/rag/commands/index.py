@@ -24,7 +24,7 @@ HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, note
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
-  scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
+  scot rag index docs/ --smallest           a fifth of the room or less; each question embeds some passages again
   scot rag index docs/ --embedder int8:all-MiniLM-L6-v2     in half the time, of slightly other vectors
   scot rag index docs/ --embedder onnx:e5-small-v2/ --query-prompt "query: " --passage-prompt "passage: "
   scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
@@ -46,8 +46,8 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--smallest",
         action="store_true",
-        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take tenths of a "
-        "second or more and not hundredths, since they embed again what may be near",
+        help="of a new index: keep codes alone, 50 to 95 bytes a passage and not 450; searches then take tenths "
+        "of a second or more and not hundredths, since they embed again what may be near",
     )
     parser.add_argument(
         "--recall",
