@@ -97,6 +97,16 @@ def test_codes_and_rows_are_made_anew(
         assert index.embeds_nothing == (keep == "rows") and index.damages() == []
 
 
+def test_rows_that_a_compaction_had_none_of_are_made_again(tmp_path: Path) -> None:
+    made(tmp_path / "index", "rows")
+    no_rows(tmp_path / "index")
+    with Index(tmp_path / "index", Words()) as index:
+        index.update(documents(COUNT + 40)[-38:])
+        assert index.compact(is_forced=True)
+        assert index.mend() == COUNT - 1
+        assert index.search(QUESTIONS[0]).regenerated == 0 and index.mend() == 0
+
+
 def test_what_was_planned_for_clusters_that_are_lost_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     before = made(folder, "codes")

@@ -272,6 +272,11 @@ class Index:
             lost = [] if texts else self._lost()
         return [*texts, *lost, *(exact.damages() if exact else [])]
 
+    def _lacks_rows(self, seen: Seen) -> bool:
+        """Whether a passage has no row although its cluster is kept."""
+        clusters, kept = self.clusters(), seen.stored.placement.kept
+        return any(len(seen.stored.has(clusters[cluster])) < len(clusters[cluster]) for cluster in kept)
+
     def _lost(self) -> list[str]:
         """That passages are in nothing that is searched, if some are."""
         # First, since others may put some in.
@@ -291,11 +296,10 @@ class Index:
         before = self._embedded_again
         with self._changing():
             self._seen = seen = self._read(None)
-            exact = seen.stored.exact
             if (seen.name and seen.snapshot is None) or self._lost():
                 self._write(seen, frozenset(), is_anew=True)
-            elif seen.stored.is_lost or (exact and exact.damages()):
-                self._write(seen, seen.bare)
+            elif self._lacks_rows(seen) or (seen.stored.exact and seen.stored.exact.damages()):
+                self._write(seen, seen.bare, is_mended=True)
             self._seen = self._read(self._seen)
             self._keep_bound()
         return self._embedded_again - before
@@ -496,11 +500,12 @@ class Index:
         *,
         may_learn: bool = False,
         is_anew: bool = False,
+        is_mended: bool = False,
     ) -> None:
         """A snapshot with what changed, of which these clusters have no codes; of others if it `may_learn` them.
 
         `again` are the passages of those that had none and are to, and `vectors` their embeddings. `is_anew`: of
-        all passages, whatever snapshot there was.
+        all passages, whatever snapshot there was; `is_mended`: rows that are lost are made again.
         """
         if not is_anew and seen.snapshot is None and not len(seen.pending):
             return
@@ -518,7 +523,7 @@ class Index:
             if vectors is not None:
                 parts = chain([(np.array(again, np.uint32), vectors)], parts)
             write_merged(path, seen.snapshot, seen.gone, parts, bare)
-            known = _carried(self.folder, path, seen, bare, self._embedded)
+            known = _carried(self.folder, path, seen, bare, self._embedded, is_mended=is_mended)
         self._passages.settle(name, seen.pending.numbers.tolist(), seen.gone, known)
         self._sweep()
 
@@ -714,11 +719,11 @@ def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
 
 
 def _carried(
-    folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int], embedded: stored.Made
+    folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int], embedded: stored.Made, *, is_mended: bool
 ) -> dict[str, bytes]:
     """Writes what was kept of clusters as a new snapshot has them; returns what is to be known of it.
 
-    What is not pending and whose row is damaged is `embedded` again.
+    What is not pending and whose row is damaged is `embedded` again; what has none only where it `is_mended`.
     """
     before = seen.stored.placement
     placement = Placement.of(before.memory - bare, before.disk - bare, bare)
@@ -726,8 +731,8 @@ def _carried(
         return {}
     new = set(seen.pending.numbers.tolist())
     clusters = _clusters(_native.Snapshot(snapshot), set()) if placement.kept else []
-    # Of a row that is lost there is nothing to copy: searches embed it. If all are, they are made again.
-    for cluster in placement.kept if not seen.stored.is_lost else ():
+    for cluster in placement.kept if not is_mended else ():
+        # Of a row that is lost there is nothing to copy: searches embed it.
         known = seen.stored.has(clusters[cluster]) | new
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
     source = Known(np.empty(0, np.uint32), seen.pending, Stored(), embedded)
