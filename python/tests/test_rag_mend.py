@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_rag_index import QUESTIONS, documents, found
@@ -176,6 +177,17 @@ def test_who_asks_asks_the_index_that_lies_there_now(tmp_path: Path) -> None:
         (tmp_path / "old").rename(folder)
         assert len(asker.search(question).hits) == COUNT + 1
         asker.close()
+
+
+@pytest.mark.parametrize(
+    "how", [{"count": None}, {"count": 2.5}, {"count": 2**70}, {"probes": 1.5}, {"deviations": "3"}]
+)
+def test_what_is_no_number_is_told(tmp_path: Path, how: dict[str, Any]) -> None:
+    with Index.build(tmp_path / "index", documents(5), Words()) as index:
+        with pytest.raises(RagError, match="search with"):
+            index.search("alpha", **how)
+        with pytest.raises(RagError, match="find 'a' of the nearest"):
+            index.hold("a")  # type: ignore[arg-type]
 
 
 def test_what_no_index_keeps_spoils_none(tmp_path: Path) -> None:
