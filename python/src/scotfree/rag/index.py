@@ -415,7 +415,7 @@ class Index:
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         _check_whole("count", count)
-        _check_whole("probes", 0 if probes is None else probes)
+        _check_whole("probes", 0 if probes is None else probes, most=math.inf)
         answer = Answer()
         wanted = EVERYTHING if where is None else read(where)
         outside = _native.PassageSet()
@@ -747,8 +747,8 @@ def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
-def _check_whole(name: str, value: object) -> None:
-    if not isinstance(value, int) or abs(value) > _WHOLE_MAX:
+def _check_whole(name: str, value: object, most: float = _WHOLE_MAX) -> None:
+    if not isinstance(value, int) or abs(value) > most:
         raise RagError(f"search with {name}={value!r:.40}", "say a whole number that passages can be counted by")
 
 
