@@ -125,6 +125,13 @@ def test_hidden_files_are_not_read_and_the_order_is_that_of_names(tmp_path: Path
     assert linked == [tmp_path / "loop"], "it is told, but not of hidden ones"
 
 
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(docx([("Normal", "Rotate")]))
+    assert read(str(tmp_path / "a.docx")) == read(tmp_path / "a.docx")
+    with pytest.raises(Unread, match="not there"):
+        read("nowhere.txt")
+
+
 def test_the_suffix_is_that_of_what_is_packed(tmp_path: Path) -> None:
     for name, suffix in (("notes.txt.gz", ".txt"), ("NOTES.MD.GZ", ".md"), ("README.gz", ""), ("a.TXT", ".txt")):
         (tmp_path / name).write_bytes(gzipped(b"words") if name.lower().endswith("gz") else b"words")

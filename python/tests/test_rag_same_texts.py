@@ -203,14 +203,14 @@ def test_a_file_that_was_moved_is_not_embedded_again(
     capsys.readouterr()
     assert cli.main(["index", str(folder), *index]) == 0
     told = capsys.readouterr().err
-    assert "1 files added, 0 changed, 1 renamed, 0 removed, 1 as they were; 1 passages embedded, 3 in all" in told
+    assert "1 file added, 0 changed, 1 renamed, 0 removed, 1 as it was; 1 passage embedded, 3 in all" in told
     assert "a violin has strings" not in embedder.asked
     # Of a folder that is not looked at nothing is taken.
     (folder / "new/a.txt").rename(tmp_path / "a.txt")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "a.txt").rename(tmp_path / "elsewhere/a.txt")
     assert cli.main(["index", str(tmp_path / "elsewhere"), *index]) == 0
-    assert "1 files added" in capsys.readouterr().err
+    assert "1 file added" in capsys.readouterr().err
 
 
 def test_the_same_text_without_words_is_shown_once(tmp_path: Path) -> None:

@@ -112,9 +112,9 @@ def test_what_changes_is_taken_in(folder: Path, tmp_path: Path, embedder: Words,
     watch = start()
     assert names(tmp_path) == ["docs/a.txt"]
     (folder / "b.txt").write_text("drums are struck")
-    assert watch.until("b.txt") == f"{folder}/b.txt: added, 1 passages embedded"
+    assert watch.until("b.txt") == f"{folder}/b.txt: added, 1 passage embedded"
     (folder / "b.txt").write_text("drums are played")
-    assert watch.until("b.txt") == f"{folder}/b.txt: changed, 1 passages embedded"
+    assert watch.until("b.txt") == f"{folder}/b.txt: changed, 1 passage embedded"
     (folder / "b.txt").rename(folder / "c.txt")
     assert watch.until("c.txt") == f"{folder}/c.txt: moved, 0 passages embedded"
     (folder / "c.txt").write_bytes(b"\0")
@@ -292,4 +292,4 @@ def test_ctrl_c_ends_it_in_peace(folder: Path, tmp_path: Path) -> None:
                 break
         told += running.stderr.readlines()
         assert running.wait(PATIENCE_S) == 0
-    assert "1 files added" in told[0] and told[-1] == "the watch is ended\n" and "Traceback" not in "".join(told)
+    assert "1 file added" in told[0] and told[-1] == "the watch is ended\n" and "Traceback" not in "".join(told)

@@ -1,6 +1,6 @@
 """The same passage in many places: shown once, with where else it stands.
 
-The same are passages of which the same was embedded, and the text is: one under other headings, or in a document of
+The same are passages of one text of which the same was embedded: one under other headings, or in a document of
 another title, says something of something else. What a file is called is not embedded.
 """
 

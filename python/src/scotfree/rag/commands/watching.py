@@ -17,6 +17,7 @@ from typing import Final
 
 from scotfree.rag.choosing import Wanted
 from scotfree.rag.commands.reading import Reader, is_absent
+from scotfree.rag.commands.summary import counted
 from scotfree.rag.index import Index
 from scotfree.rag.trouble import Busy, RagError, needed
 
@@ -221,13 +222,13 @@ def _put(index: Index, reader: Reader, paths: list[Path]) -> Iterator[str]:
     if len(paths) > _TOLD_MAX:
         changes = index.update(reader.documents(paths), is_gone=reader.is_moved)
         counts = f"{changes.added:,} added, {changes.changed:,} changed, {changes.moved:,} renamed"
-        yield f"{len(paths):,} files: {counts}; {changes.embedded:,} passages embedded"
+        yield f"{len(paths):,} files: {counts}; {counted(changes.embedded, 'passage')} embedded"
         return
     for document in reader.documents(paths):
         changes = index.update([document], is_gone=reader.is_moved)
         kind = next((kind for kind in ("added", "changed", "moved") if getattr(changes, kind)), "")
         if kind:
-            yield f"{document.name}: {kind}, {changes.embedded:,} passages embedded"
+            yield f"{document.name}: {kind}, {counted(changes.embedded, 'passage')} embedded"
 
 
 def _forget(index: Index, absent: list[Path], unread: set[Path]) -> list[str]:
