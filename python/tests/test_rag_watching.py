@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -255,6 +256,24 @@ def test_a_folder_in_whose_place_another_is_put_is_read_anew(folder: Path, tmp_p
     folder.rename(tmp_path / "old")
     (tmp_path / "new").rename(folder)
     watch.until("watching")
+    assert names(tmp_path) == ["docs/n.txt"]
+    (folder / "m.txt").write_text("more words")
+    watch.until("m.txt: added")
+
+
+def test_a_folder_that_is_made_again_at_once_is_watched_on(
+    folder: Path, tmp_path: Path, start: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The file system gives it the number of the one that was removed, and nobody sees that there is none.
+    monkeypatch.setattr(watching, "_identity", lambda _: (1,))
+    watch = start()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    # An empty one may be where a disk is put in.
+    watch.until(f"waiting for {folder}")
+    assert names(tmp_path) == ["docs/a.txt"]
+    (folder / "n.txt").write_text("new words")
+    watch.until(f"watching {folder}")
     assert names(tmp_path) == ["docs/n.txt"]
     (folder / "m.txt").write_text("more words")
     watch.until("m.txt: added")
