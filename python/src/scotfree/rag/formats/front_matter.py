@@ -1,8 +1,8 @@
 """Front matter at the very beginning of a Markdown file: YAML between lines `---`, or TOML between lines `+++`.
 
 It says something of a note. Values are what JSON has: numbers, true and false as YAML 1.2 or TOML writes them,
-everything else as the text that it is, dates, too. Keys below a key are joined to it by dots. What is malformed, or
-more than anybody writes by hand, is not believed in part: it stays text, with the reason.
+everything else as the text that it is, dates, too. Keys below a key are joined to it by dots. What is malformed,
+or more than anybody writes by hand, is not believed in part: it stays text, with the reason.
 """
 
 from __future__ import annotations
