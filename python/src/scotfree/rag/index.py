@@ -409,8 +409,8 @@ class Index:
         `filters`), or of which it says true if it is a function of name and metadata. `with_words`: also those
         that have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked
         through, all unless it is said; `deviations` standard errors are an estimate's bound, as many as find what
-        the index is to find unless it is said. `is_distinct`: the same text is shown once, with the other places
-        where it stands.
+        the index is to find unless it is said. `is_distinct`: the same passage, under the same title and headings
+        if these are embedded, is shown once, with the other places where it stands.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")

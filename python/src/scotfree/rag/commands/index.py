@@ -131,10 +131,17 @@ def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> 
 def _forget(flags: Namespace) -> int:
     roots = [folder.resolve() for folder in flags.folders]
     with opening.opened(flags) as index:
-        below = [name for name in index.documents() if any(Path(name).is_relative_to(root) for root in roots)]
-        removed = index.remove(below)
+        below = {root: [name for name in index.documents() if Path(name).is_relative_to(root)] for root in roots}
+        if unknown := [root for root, names in below.items() if not names]:
+            # Nothing is forgotten where a name may be a slip of the pen.
+            raise RagError(
+                f"forget {', '.join(map(str, unknown))}: nothing of it is in the index {index.folder}",
+                "name what was indexed",
+            )
+        removed = index.remove(sorted({name for names in below.values() for name in names}))
         index.compact()
-        _tell(flags)(f"{index.folder}: {removed:,} files forgotten; {len(index):,} passages in all")
+        passages = summary.counted(len(index), "passage")
+        _tell(flags)(f"{index.folder}: {summary.counted(removed, 'file')} forgotten; {passages} in all")
     return 0
 
 

@@ -23,9 +23,11 @@ _SAID: Final = "said"
 def lines(index: Index, changes: Changes, removed: int, reader: Reader) -> list[str]:
     """All of it; what is as it was the last time, in one line."""
     moved = f"{changes.moved:,} renamed, " if changes.moved else ""
+    added, embedded = counted(changes.added, "file"), counted(changes.embedded, "passage")
     found = [
-        f"{index.folder}: {changes.added:,} files added, {changes.changed:,} changed, {moved}{removed:,} removed, "
-        f"{changes.same:,} as they were; {changes.embedded:,} passages embedded, {len(index):,} in all"
+        f"{index.folder}: {added} added, {changes.changed:,} changed, {moved}{removed:,} removed, "
+        f"{changes.same:,} as {'it was' if changes.same == 1 else 'they were'}; {embedded} embedded, "
+        f"{len(index):,} in all"
     ]
     if (bound := index.bound) and bound.recall < bound.target - _UNTOLD:
         found.append(
@@ -44,6 +46,11 @@ def lines(index: Index, changes: Changes, removed: int, reader: Reader) -> list[
     return [*found, f"  as before: {short}"] if short else found
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of them, as `1 file` or `2 files`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def _is_news(index: Index, reader: Reader) -> bool:
     said = [
         sorted(map(str, reader.roots)),
@@ -57,9 +64,11 @@ def _is_news(index: Index, reader: Reader) -> bool:
 
 
 def _said(what: str, reasons: Counter[str], first: dict[str, Path]) -> list[str]:
-    shown = reasons.most_common(_REASONS_MAX)
+    # A last one takes the line that would say that there is one.
+    most = len(reasons) if len(reasons) == _REASONS_MAX + 1 else _REASONS_MAX
+    shown = reasons.most_common(most)
     rest = reasons.total() - sum(count for _, count in shown)
-    more = [f"  {rest:,} for other reasons"] if rest else []
+    more = [f"  {rest:,} for {len(reasons) - len(shown):,} other reasons"] if rest else []
     return [
         f"{what}: {reasons.total():,}",
         *(f"  {count:,}: {reason}, as {first[reason]}" for reason, count in shown),
