@@ -62,7 +62,7 @@ class Hit:
     location: str = ""
     # The headings that it stands under, as `Logs > Rotation`.
     section: str = ""
-    # Where else the same text stands, of a search that shows it once.
+    # Where else the same passage stands, of a search that shows it once.
     copies: list[Place] = field(default_factory=list)
 
 
