@@ -179,9 +179,7 @@ def test_who_asks_asks_the_index_that_lies_there_now(tmp_path: Path) -> None:
         asker.close()
 
 
-@pytest.mark.parametrize(
-    "how", [{"count": None}, {"count": 2.5}, {"count": 2**70}, {"probes": 1.5}, {"deviations": "3"}]
-)
+@pytest.mark.parametrize("how", [{"count": None}, {"count": 2.5}, {"probes": 1.5}, {"deviations": "3"}])
 def test_what_is_no_number_is_told(tmp_path: Path, how: dict[str, Any]) -> None:
     with Index.build(tmp_path / "index", documents(5), Words()) as index:
         with pytest.raises(RagError, match="search with"):

@@ -64,7 +64,7 @@ _SEED: Final = 1
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
 # There are no more passages.
-_WHOLE_MAX: Final = (1 << 32) - 1
+_PASSAGES_MAX: Final = (1 << 32) - 1
 # An index that has grown so much is measured again: a bound is wrong more often among more.
 _GROWN: Final = 2
 # And one that has grown so much learns its clusters and axes anew, if all embeddings are at hand.
@@ -415,8 +415,8 @@ class Index:
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         _check_whole("count", count)
-        _check_whole("probes", 0 if probes is None else probes, most=math.inf)
-        answer = Answer()
+        _check_whole("probes", 0 if probes is None else probes)
+        count, answer = min(count, _PASSAGES_MAX), Answer()
         wanted = EVERYTHING if where is None else read(where)
         outside = _native.PassageSet()
         if wanted != EVERYTHING:
@@ -747,9 +747,9 @@ def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
-def _check_whole(name: str, value: object, most: float = _WHOLE_MAX) -> None:
-    if not isinstance(value, int) or abs(value) > most:
-        raise RagError(f"search with {name}={value!r:.40}", "say a whole number that passages can be counted by")
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise RagError(f"search with {name}={value!r:.40}", "say a whole number")
 
 
 def _checked(deviations: float) -> float:
