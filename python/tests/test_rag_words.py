@@ -45,10 +45,19 @@ def test_the_only_passage_with_a_word_comes_first(index: Index, question: str, c
 
 def test_of_equal_ranks_those_with_the_words_come_first(index: Index) -> None:
     with index:
-        # More than three have it, so that it is no name.
         index.add([Document(f"kept{at}", f"lyre number{at}") for at in range(4)])
-        hits = index.search("lyre in the store on shelf", 2, with_words=True).hits
-        assert "lyre" in hits[0].text
+        # Nearer to it is everything else, by the letters of the embedder.
+        hits = index.search("lyre", 10, with_words=True).hits
+        assert ["lyre" in hit.text for hit in hits[:4]] == [True] * 4
+
+
+def test_rare_words_that_are_no_names_are_no_order_of_their_own(index: Index) -> None:
+    with index:
+        index.add([Document("kept", "lyre and nothing else")])
+        question = "lyre part is kept in the store on shelf"
+        words = index.passages.with_words(question, 50)
+        assert index.passages.with_names(question) == set() and len(words) == 50
+        assert index.passages.with_names(f"lyre {ONLY}") == set(index.passages.with_words(ONLY, 2))
 
 
 def test_what_a_filter_leaves_out_is_found_by_no_word(index: Index) -> None:

@@ -590,10 +590,10 @@ class Passages:
         found: list[int] = self._checked(rows).tolist()
         return found
 
-    def with_rare_words(self, question: str) -> set[int]:
-        """Passages that have a word of a question that few passages have."""
+    def with_names(self, question: str) -> set[int]:
+        """Passages that have a name of a question: a word with a digit or `_` that few passages have."""
         found: set[int] = set()
-        for word in list(dict.fromkeys(re.findall(r"\w+", question)))[:_WORDS_MAX]:
+        for word in list(dict.fromkeys(re.findall(r"\w*[\d_]\w*", question)))[:_WORDS_MAX]:
             asked = [f'"{word}"', _RARE_MAX + 1]
             rows = self._reader.rows("select rowid from words where words match ? limit ?", asked)
             if len(rows) <= _RARE_MAX:

@@ -122,14 +122,14 @@ class Finder:
     def fused(self, seen: Seen, answer: Answer, vector: Vectors, asked: Asked, near: list[Scored]) -> list[Scored]:
         """The orders by embedding and by words as one (Cormack, Clarke and Büttcher, SIGIR 2009).
 
-        Passages with a word that few others have are an order, too: who asks by a name means where it stands.
-        Of those that are as good, those come first that the words find.
+        Passages with a name that few others have are an order, too: who asks by one means where it stands. Of
+        those that are as good, those come first that the words find, if these are fewer than are asked for.
         """
         with answer.stage("words"):
             with_words = self._passages.with_words(asked.words, asked.count + len(asked.outside))
             worded = [number for number in with_words if number not in asked.outside][: asked.count]
-            rare = self._passages.with_rare_words(asked.words)
-            named = [number for number in worded if number in rare]
+            with_names = self._passages.with_names(asked.words)
+            named = [number for number in worded if number in with_names]
         similarities = dict(near)
         others = [number for number in worded if number not in similarities]
         similarities |= self._exact(seen, answer, others, vector)
@@ -138,8 +138,8 @@ class Finder:
             for rank, number in enumerate(order, 1):
                 if number in ranks:
                     ranks[number] += 1 / (_FUSION + rank)
-        places = {number: place for place, number in enumerate(worded)}
-        last = len(worded)
+        places = {number: place for place, number in enumerate(worded if len(worded) < asked.count else ())}
+        last = len(places)
         first = sorted(ranks, key=lambda number: (-ranks[number], places.get(number, last), number))[: asked.count]
         return [(number, similarities[number]) for number in first]
 
