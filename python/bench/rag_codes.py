@@ -100,7 +100,7 @@ def _processor_s(prepared: Prepared, opening: Opening, probes: int) -> np.ndarra
     """Of each question, on all threads: its clusters and itself embedded, and all else that a search does."""
     folder, settings = Mode.GENERATE.folder(prepared.base), opening.settings(Configuration.GENERATE)
     with passages(prepared.base) as store:
-        index = _Looked.opened(folder, prepared.known, texts_of(store), settings)
+        index = _Looked.opened(folder, prepared.known, texts_of(store, prepared.known), settings)
         assert isinstance(index, _Looked)
         clusters_ns = np.array([_embedding_ns(prepared, index.texts(at)) for at in range(index.clusters)])
         spent_ns = []
@@ -125,7 +125,7 @@ def _theirs(prepared: Prepared, recall: float, opening: Opening) -> tuple[int, f
     build_theirs(Mode.GENERATE, prepared.base, known, prepared.known, opening)
     folder, settings = Mode.GENERATE.folder(prepared.base), opening.settings(Configuration.GENERATE)
     with passages(prepared.base) as store:
-        index = EdgeIndex.opened(folder, prepared.known, texts_of(store), settings)
+        index = EdgeIndex.opened(folder, prepared.known, texts_of(store, prepared.known), settings)
 
         def tried(probes: int) -> tuple[float, float]:
             found = [index.search(question, COUNT, probes) for question in prepared.questions]

@@ -208,7 +208,7 @@ def _index(trial: Trial, mode: Mode) -> Iterator[tuple[OnDevice, Ask]]:
     paced, prepared = Paced(trial.prepared.known, trial.device), trial.prepared
     with passages(prepared.base) as store:
         settings = trial.opening.settings(mode.configuration)
-        index = OnDevice.opened(mode.folder(prepared.base), paced, texts_of(store), settings)
+        index = OnDevice.opened(mode.folder(prepared.base), paced, texts_of(store, paced), settings)
         assert isinstance(index, OnDevice)
         index.device, index.paced = trial.device, paced
         index.memory = Memory(trial.memory_bytes) if trial.memory_bytes else None

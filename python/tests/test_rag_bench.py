@@ -277,13 +277,19 @@ def test_codes_alone_are_measured_where_passages_are_embedded_again(
 
 def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -> None:
     texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
-    documents = [Document(str(at), text) for at, text in enumerate(texts)]
+    # Titles are embedded, too: who embeds a cluster again without them has other vectors.
+    documents = [
+        Document(str(at), text, outline=Outline(title=f"topic{at * 7 % 5}")) for at, text in enumerate(texts)
+    ]
     of = Collection(documents, {str(at): f"topic{at}" for at in range(9)})
     prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
     build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)
     found = [rag_codes._theirs(prepared, recall, Opening(0, None, 1e9, 1e5)) for recall in (0.3, 0.9)]
     assert all(recall >= wanted for (_, recall, _), wanted in zip(found, (0.3, 0.9), strict=True))
     assert 1 <= found[0][0] < found[1][0] and 10 <= found[0][2] < found[1][2] <= 300
+    assert rag_codes._theirs(prepared, 1.0, Opening(0, None, 1e9, 1e5))[1] == 1, (
+        "all of them, if all are looked at"
+    )
 
 
 def test_a_question_takes_what_its_clusters_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from scotfree.rag.evaluation.rows import Disk
 from scotfree.rag.index import Index
 from scotfree.rag.passages import Passages
 from scotfree.rag.settings import Keep
+from scotfree.rag.splitting import NEW
 from scotfree.rag.stages import Staged
 
 _PASSAGES: Final = "passages.sqlite"
@@ -116,7 +117,7 @@ def opened(mode: Mode, base: Path, embedder: Embedder, opening: Opening) -> Iter
     else:
         with passages(base) as texts:
             settings = opening.settings(mode.configuration)
-            edge = EdgeIndex.opened(mode.folder(base), embedder, texts_of(texts), settings)
+            edge = EdgeIndex.opened(mode.folder(base), embedder, texts_of(texts, embedder), settings)
             yield _Theirs(edge, embedder, texts, opening.probes or edge.clusters)
 
 
@@ -157,7 +158,7 @@ def build_theirs(
     parts, vectors = known
     with passages(base) as store:
         numbers = {(document, start): number for number, document, start in store.places()}
-        index = EdgeIndex(folder, embedder, texts_of(store), opening.settings(mode.configuration))
+        index = EdgeIndex(folder, embedder, texts_of(store, embedder), opening.settings(mode.configuration))
         own = [numbers[part.document, part.start] for part in parts]
         index.build(own, np.asarray(vectors), round(math.sqrt(len(own))))
     index.save()
@@ -210,8 +211,9 @@ class _Theirs:
         return outcome
 
 
-def texts_of(store: Passages) -> Texts:
-    """The texts of passages, as the thesis' index asks for them."""
+def texts_of(store: Passages, embedder: Embedder) -> Texts:
+    """The texts of passages, as the thesis' index asks for them: with what a new index embeds in front of them."""
+    store.above_letters = NEW.above_letters(embedder)
 
     def texts(numbers: Sequence[int]) -> list[str]:
         found = store.texts(numbers)
