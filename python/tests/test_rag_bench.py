@@ -277,7 +277,9 @@ def test_codes_alone_are_measured_where_passages_are_embedded_again(
 
 def test_clusters_are_embedded_again_with_titles_as_all_else_is(tmp_path: Path) -> None:
     documents = [Document(str(at), f"word{at}", outline=Outline(title=f"title{at}")) for at in range(9)]
-    prepared = prepare(Collection(documents, {"1": "word1"}), tmp_path, Words(), Shown(is_quiet=True))
+    prepared = prepare(
+        Collection(documents, {"1": "word1"}), tmp_path, Words(tokens_max=256), Shown(is_quiet=True)
+    )
     build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)
     with passages(prepared.base) as store:
         numbers = [number for number, _, _ in store.places()]
