@@ -41,6 +41,7 @@ _BELOW_MOST: Final = 0.001
 _ASKED: Final = 100
 _EMBEDDED: Final = 20
 _QUESTIONS: Final = "questions.npz"
+_TEXTS: Final = "passages.sqlite"
 _FAISS: Final = "vectors.faiss"
 _GRAPH: Final = "vectors.graph"
 _DATABASE: Final = "vectors.sqlite"
@@ -195,7 +196,7 @@ def asked_apart(name: str, folder: Path, effort: int) -> dict[str, int]:
 
 def _vectors(folder: Path) -> list[Path]:
     """Files that have something of embeddings: not texts, words, locks."""
-    others = ("passages.sqlite", _QUESTIONS, "lock")
+    others = (_TEXTS, _QUESTIONS, "lock")
     return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(others)]
 
 
@@ -222,7 +223,8 @@ def _memory(folder: Path) -> dict[str, int]:
     anonymous, mapped, is_of_index = int(lines["RssAnon"].split()[0]) * 1024, 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if _MAPPING.match(line):
-            is_of_index = str(folder.resolve()) in line
+            # The texts' file has a page that processes share, however many texts there are.
+            is_of_index = str(folder.resolve()) in line and _TEXTS not in line
         elif is_of_index and line.startswith("Rss:"):
             mapped += int(line.split()[1]) * 1024
     return {"resident": anonymous + mapped, "anonymous": anonymous}

@@ -23,8 +23,8 @@ BITS: Final = 5 / 6
 BITS_MAX: Final = 6
 # Where rows lie beside the codes and there are at most so many passages, so many: a code that says less costs some
 # rows more to be read, and axes are dear beside few codes. For each doubling so many more, up to those above.
-_FEW_ROWS: Final = 5_000
-_BITS_FEW: Final = 1 / 2
+_FEW_ROWS: Final = 2_500
+_BITS_FEW: Final = 1 / 3
 _BITS_ROWS_DOUBLED: Final = 1 / 8
 # Of codes alone, beyond so many passages, so many more for each doubling: among more there are more that are near,
 # and each that codes cannot tell from them is embedded.
