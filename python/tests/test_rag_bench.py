@@ -31,7 +31,7 @@ from scotfree.rag import Document, RagError
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.evaluation import beir, comparing
 from scotfree.rag.evaluation.beir import Collection
-from scotfree.rag.evaluation.modes import Mode, Opening, build_ours
+from scotfree.rag.evaluation.modes import Mode, Opening, build_ours, passages, texts_of
 from scotfree.rag.evaluation.prepared import prepare
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.outline import Outline
@@ -275,12 +275,21 @@ def test_codes_alone_are_measured_where_passages_are_embedded_again(
         rag_codes.measure("made", {"questions": 1, "direct_questions": 1})
 
 
+def test_clusters_are_embedded_again_with_titles_as_all_else_is(tmp_path: Path) -> None:
+    documents = [Document(str(at), f"word{at}", outline=Outline(title=f"title{at}")) for at in range(9)]
+    prepared = prepare(
+        Collection(documents, {"1": "word1"}), tmp_path, Words(tokens_max=256), Shown(is_quiet=True)
+    )
+    build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)
+    with passages(prepared.base) as store:
+        numbers = [number for number, _, _ in store.places()]
+        assert texts_of(store, prepared.known)(numbers) == [part.embedded for part in prepared.parts]
+    assert prepared.parts[3].embedded == "title3: word3"
+
+
 def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -> None:
     texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
-    # Titles are embedded, too: who embeds a cluster again without them has other vectors.
-    documents = [
-        Document(str(at), text, outline=Outline(title=f"topic{at * 7 % 5}")) for at, text in enumerate(texts)
-    ]
+    documents = [Document(str(at), text) for at, text in enumerate(texts)]
     of = Collection(documents, {str(at): f"topic{at}" for at in range(9)})
     prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
     build_ours(Mode.SMALLEST, prepared.base, documents, prepared.known, lambda _: None)

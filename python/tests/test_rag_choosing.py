@@ -91,7 +91,7 @@ def test_what_is_left_out_is_forgotten(
     assert "4 removed, 4 as they were" in capsys.readouterr().err
     # A file that is named is meant.
     assert cli.main(["index", str(folder / "a.txt"), *index, "--include", "*.md"]) == 0
-    assert "1 files added" in capsys.readouterr().err
+    assert "1 file added" in capsys.readouterr().err
     assert cli.main(["index", str(folder), *index, "--exclude", "!"]) == 2
     assert "say patterns as in a .gitignore file" in capsys.readouterr().err
     with pytest.raises(RagError, match="say patterns"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from bench.words import Words
 from scotfree import rag
 from scotfree.rag import cli
 from scotfree.rag.choosing import Wanted
+from scotfree.rag.commands import summary
 from scotfree.rag.commands.reading import Reader
 from scotfree.rag.commands.sized import Sized
 
@@ -72,7 +74,7 @@ def test_indexing_again_embeds_only_what_changed(folder: Path, capsys: pytest.Ca
     (folder / "music/drums.txt").write_text("Drums are struck with sticks.")
     assert cli.main(["index", str(folder)]) == 0
     told = capsys.readouterr().err
-    assert "1 files added, 0 changed, 1 removed, 3 as they were; 1 passages embedded, 4 in all" in told
+    assert "1 file added, 0 changed, 1 removed, 3 as they were; 1 passage embedded, 4 in all" in told
     # Another folder's documents stay.
     assert cli.main(["index", str(folder / "logs")]) == 0
     assert "0 removed, 2 as they were; 0 passages embedded, 4 in all" in capsys.readouterr().err
@@ -130,7 +132,7 @@ def test_a_condition_has_several_values_and_numbers(
     assert {Path(hit["document"]).suffix for hit in hits} == {".md", ".txt"}
     assert cli.main(["ask", "logs", "--where", "sufix=.md"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("nothing found; of documents here is known") and "suffix=.txt" in out
+    assert out.startswith("nothing found; of documents here is known") and "suffix: .txt" in out
     with rag.Index.build(
         tmp_path / "years",
         [rag.Document("old", "The sun.", {"year": 1999, "day": "1999-12-31"})],
@@ -174,7 +176,7 @@ def test_what_is_no_document_any_more_is_forgotten_and_what_cannot_be_seen_is_no
     refuse(monkeypatch, "logs")
     assert cli.main(["index", str(folder)]) == 0
     told = capsys.readouterr().err
-    assert "1 removed, 1 as they were" in told and "3 in all" in told
+    assert "1 removed, 1 as it was" in told and "3 in all" in told
     assert f"1: folder: Permission denied, as {folder}/logs" in told and "as " + str(folder / "data.bin") in told
     monkeypatch.undo()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -182,7 +184,7 @@ def test_what_is_no_document_any_more_is_forgotten_and_what_cannot_be_seen_is_no
     assert cli.main(["index", str(folder / "music")]) == 2
     assert "--forget" in capsys.readouterr().err
     assert cli.main(["index", str(folder / "music"), "--forget"]) == 0
-    assert "1 files forgotten; 2 passages in all" in capsys.readouterr().err
+    assert "1 file forgotten; 2 passages in all" in capsys.readouterr().err
     assert cli.main(["index", str(folder), "--forget"]) == 0
     assert cli.main(["ask", "anything"]) == 0
     assert "the index is empty" in capsys.readouterr().out
@@ -242,3 +244,33 @@ def test_the_example_of_the_package_is_true(
     assert capsys.readouterr().out == "Cats purr when they are content.\n"
     with pytest.raises(AttributeError, match="no attribute nothing"):
         _ = rag.nothing
+
+
+def test_what_was_never_indexed_cannot_be_forgotten(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = ["--index", str(tmp_path / "index")]
+    assert cli.main(["index", str(folder), *index]) == 0
+    for names in ([str(folder / "nosuch")], [str(folder), str(folder / "nosuch")]):
+        capsys.readouterr()
+        assert cli.main(["index", *names, "--forget", *index]) == 2
+        assert f"forget {folder}/nosuch: nothing of it is in the index" in capsys.readouterr().err
+    assert cli.main(["index", str(folder / "music/violin.html"), "--forget", *index]) == 0
+    assert "1 file forgotten; 3 passages in all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kinds", "shown", "rest"), [(5, 5, ""), (6, 6, ""), (7, 5, "  2 for 2 other reasons")])
+def test_one_reason_more_takes_the_line_that_would_say_so(kinds: int, shown: int, rest: str) -> None:
+    reasons = Counter({f"reason{at}": 1 + at // 6 for at in range(kinds)})
+    lines = summary._said("none", reasons, {reason: Path("a") for reason in reasons})[1:]
+    assert sum(", as a" in line for line in lines) == shown
+    assert [line for line in lines if ", as a" not in line] == [rest] * bool(rest)
+
+
+def test_one_is_no_plural() -> None:
+    assert [summary.counted(count, "file") for count in (0, 1, 2, 1000)] == [
+        "0 files",
+        "1 file",
+        "2 files",
+        "1,000 files",
+    ]

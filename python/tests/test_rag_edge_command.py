@@ -170,6 +170,20 @@ def test_a_hit_says_where_it_stands(folder: Path, capsys: pytest.CaptureFixture[
     assert "1. notes.md:1 (1.00, Letters)\n" in capsys.readouterr().out
 
 
+def test_a_copy_is_no_hit_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = TEXTS["7"]
+    with Index(folder, Words()) as index:
+        index.add([Document(f"copy{at}", text, is_whole=True) for at in range(5)])
+        with EdgeRag.opened(index, Wanted(SLO_NS, 0.95)) as edge:
+            hits = edge.search(text, 3, is_distinct=True).hits
+            assert len({hit.text for hit in hits}) == len(hits) == 3
+            assert len(hits[0].copies) == 5 and not hits[1].copies
+            assert {hit.text for hit in edge.search(text, 3).hits} == {text}
+    assert cli.main(["edge", "--index", str(folder), "--quiet", text, "--count", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("also in: ") == 1 and "2. " in printed
+
+
 def test_it_is_built_and_asked(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,3 +170,87 @@ def test_the_command_finds_notes_by_their_front_matter(
         hits = json.loads(capsys.readouterr().out)["hits"]
         names = [Path(place["document"]).name for hit in hits for place in (hit, *hit["copies"])]
         assert sorted(names) == found, condition
+
+
+HUGO = """+++
+title = 'Two weeks in Norway'
+date = 2024-05-01
+tags = ["travel", "fjord"]
+draft = false
+suffix = ".doc"
+[author]
+name = "Ann"
++++
+# Boats
+
+The ferry leaves at noon.
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        ("date = 2024-05-01", {"date": "2024-05-01"}),
+        ("at = 2024-05-01T10:00:00+02:00\non = 10:30:00", {"at": "2024-05-01T10:00:00+02:00", "on": "10:30:00"}),
+        ("a = 12\nb = -1.5\nc = 1_000\nd = 0x10", {"a": 12, "b": -1.5, "c": 1000, "d": 16}),
+        ("a = 1234567890123456789\nb = inf\nc = 1e999", {"a": "1234567890123456789", "b": "inf", "c": "1e999"}),
+        ("a = true\nb = ''\nc = []", {"a": True, "b": ""}),
+        ("tags = ['one', 2, ['three']]", {"tags": ["one", 2, "three"]}),
+        ("a.b.c = 1\n[a.d]\ne = 2", {"a.b.c": 1, "a.d.e": 2}),
+        ("[[who]]\nname = 'Ann'\n[[who]]\nname = 'Bob'", {"who.name": ["Ann", "Bob"]}),
+        ("# nothing said", {}),
+        ("a = '...'\nb = '''\n---\n'''", {"a": "...", "b": "---\n"}),
+    ],
+)
+@pytest.mark.parametrize("line", ["\n", "\r\n"])
+def test_what_front_matter_in_toml_says(inside: str, said: dict[str, Any], line: str) -> None:
+    text = f"+++\n{inside}\n+++\ntext".replace("\n", line)
+    found = front_matter.read(text)
+    assert found and not found.doubt and text[found.end :] == "text"
+    assert found.metadata == said
+    assert all(type(value) is type(said[key]) for key, value in found.metadata.items())
+
+
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        ("title = one", "no TOML: Invalid value"),
+        ("a = 1\na = 2", "no TOML: Cannot overwrite"),
+        ("a = " + "[" * 16 + "]" * 16, "more than 16 deep"),
+        ("a = " + "[" * 60_000, "more than 16 deep"),
+        (".".join("a" * 30_000) + " = 1", "more than 16 deep"),
+        (".".join(['"a"'] * 15_000) + " = 1", "more than 16 deep"),
+        ("b = {" + " . ".join("a" * 15_000) + " = 1}", "more than 16 deep"),
+        ("a = " + "9" * 5_000, "no TOML"),
+        ("a = '" + "x" * 70_000 + "'", "no end within 64 KiB"),
+        ("a = 1\n[b]\nc = \x07", "no TOML"),
+    ],
+)
+def test_what_is_malformed_in_toml_is_left_as_text_and_told(inside: str, why: str) -> None:
+    found = front_matter.read(f"+++\n{inside}\n+++\ntext")
+    assert found and why in found.doubt and not found.metadata
+
+
+@pytest.mark.parametrize("text", ["+++\nHello there\n+++\ntext", "+++\n", "++++\na = 1\n+++\n", "+++\ntext"])
+def test_lines_of_plus_signs_are_no_front_matter(text: str) -> None:
+    assert front_matter.read(text) is None
+
+
+def test_a_note_of_hugo_is_read_as_others_are(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(HUGO)
+    document = read(tmp_path / "a.md")
+    assert (
+        document.text[document.begin :].startswith("# Boats") and document.outline.title == "Two weeks in Norway"
+    )
+    assert document.metadata == {
+        "title": "Two weeks in Norway",
+        "date": "2024-05-01",
+        "tags": ["travel", "fjord"],
+        "draft": False,
+        "author.name": "Ann",
+        "suffix": ".md",
+    }
+    (tmp_path / "b.md").write_text("+++\ntitle = 'Odd'\na = one\n+++\ntext")
+    told: list[str] = []
+    document = read(tmp_path / "b.md", told.append)
+    assert document.outline.title == "Odd" and document.begin == 0 and "no TOML" in told[0]

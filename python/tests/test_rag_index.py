@@ -312,7 +312,7 @@ def test_a_damaged_snapshot_is_refused_with_the_reason(tmp_path: Path, index: In
         path.write_bytes(whole)
     else:
         path.write_bytes(b"something else " * 100)
-    with pytest.raises(RagError, match=r"open the index.*index again"):
+    with pytest.raises(RagError, match=r"open the index.*`scot rag check --mend`"):
         Index(tmp_path / "index", Words(), keep="codes")
 
 

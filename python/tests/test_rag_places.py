@@ -64,8 +64,8 @@ def test_a_hit_says_its_line_its_page_its_cell_or_its_chapter(tmp_path: Path) ->
     ]
     with Index.build(tmp_path / "index", documents, Words(tokens_max=16)) as index:
         assert places(index, f"line7 {WORDS}") == ("line 7", "")
-        assert places(index, f"{WORDS} kept") == ("line 19", "Logs > Keep")
-        assert places(index, "load(table)") == ("cell 3", "Data")
+        assert places(index, "word7 word8 word9 word10 word11 kept") == ("line 19", "Logs > Keep")
+        assert places(index, "# Data load(table)") == ("cell 1", "Data")
         assert places(index, "finish") == ("chapter 2", "Two")
         assert places(index, "paragraph Inside") == ("", "Word")
         assert places(index, "markup Top") == ("", "Top")

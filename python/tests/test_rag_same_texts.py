@@ -203,14 +203,14 @@ def test_a_file_that_was_moved_is_not_embedded_again(
     capsys.readouterr()
     assert cli.main(["index", str(folder), *index]) == 0
     told = capsys.readouterr().err
-    assert "1 files added, 0 changed, 1 renamed, 0 removed, 1 as they were; 1 passages embedded, 3 in all" in told
+    assert "1 file added, 0 changed, 1 renamed, 0 removed, 1 as it was; 1 passage embedded, 3 in all" in told
     assert "a violin has strings" not in embedder.asked
     # Of a folder that is not looked at nothing is taken.
     (folder / "new/a.txt").rename(tmp_path / "a.txt")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "a.txt").rename(tmp_path / "elsewhere/a.txt")
     assert cli.main(["index", str(tmp_path / "elsewhere"), *index]) == 0
-    assert "1 files added" in capsys.readouterr().err
+    assert "1 file added" in capsys.readouterr().err
 
 
 def test_the_same_text_without_words_is_shown_once(tmp_path: Path) -> None:
@@ -231,3 +231,22 @@ def test_a_title_and_a_text_that_trade_words_are_another_passage(tmp_path: Path)
         index.update([titled("A: B", "word1 word2")])
         (text,) = index.texts(["one"])
         assert text.text == "word1 word2"
+
+
+def test_the_same_text_under_other_headings_is_another_hit(tmp_path: Path) -> None:
+    def below(name: str, title: str) -> Document:
+        return Document(name, LICENCE, outline=Outline(title=title))
+
+    notes = [below("a", "Red"), below("b", "Blue"), below("copy", "Red"), below("trade", f"Red: {LICENCE[:3]}")]
+    traded = Document("x", f"{LICENCE[:3]}: {LICENCE}", outline=Outline(title="Red"))
+    plain = documents(("dup1.txt", "dup2.txt"))
+    with Index.build(tmp_path / "index", [*notes, traded, *plain], Words(tokens_max=300)) as index:
+        for with_words in (False, True):
+            found = shown(index, LICENCE, 10, with_words=with_words)
+            assert sorted((name, copies) for name, copies in found) == [
+                ("a", ["copy"]),
+                ("b", []),
+                ("dup1.txt", ["dup2.txt"]),
+                ("trade", []),
+                ("x", []),
+            ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -112,9 +113,9 @@ def test_what_changes_is_taken_in(folder: Path, tmp_path: Path, embedder: Words,
     watch = start()
     assert names(tmp_path) == ["docs/a.txt"]
     (folder / "b.txt").write_text("drums are struck")
-    assert watch.until("b.txt") == f"{folder}/b.txt: added, 1 passages embedded"
+    assert watch.until("b.txt") == f"{folder}/b.txt: added, 1 passage embedded"
     (folder / "b.txt").write_text("drums are played")
-    assert watch.until("b.txt") == f"{folder}/b.txt: changed, 1 passages embedded"
+    assert watch.until("b.txt") == f"{folder}/b.txt: changed, 1 passage embedded"
     (folder / "b.txt").rename(folder / "c.txt")
     assert watch.until("c.txt") == f"{folder}/c.txt: moved, 0 passages embedded"
     (folder / "c.txt").write_bytes(b"\0")
@@ -260,6 +261,24 @@ def test_a_folder_in_whose_place_another_is_put_is_read_anew(folder: Path, tmp_p
     watch.until("m.txt: added")
 
 
+def test_a_folder_that_is_made_again_at_once_is_watched_on(
+    folder: Path, tmp_path: Path, start: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The file system gives it the number of the one that was removed, and nobody sees that there is none.
+    monkeypatch.setattr(watching, "_identity", lambda _: (1,))
+    watch = start()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    # An empty one may be where a disk is put in.
+    watch.until(f"waiting for {folder}")
+    assert names(tmp_path) == ["docs/a.txt"]
+    (folder / "n.txt").write_text("new words")
+    watch.until(f"watching {folder}")
+    assert names(tmp_path) == ["docs/n.txt"]
+    (folder / "m.txt").write_text("more words")
+    watch.until("m.txt: added")
+
+
 def test_a_limit_of_the_kernel_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> Iterator[set[object]]:
         raise OSError("OS file watch limit reached")
@@ -292,4 +311,4 @@ def test_ctrl_c_ends_it_in_peace(folder: Path, tmp_path: Path) -> None:
                 break
         told += running.stderr.readlines()
         assert running.wait(PATIENCE_S) == 0
-    assert "1 files added" in told[0] and told[-1] == "the watch is ended\n" and "Traceback" not in "".join(told)
+    assert "1 file added" in told[0] and told[-1] == "the watch is ended\n" and "Traceback" not in "".join(told)

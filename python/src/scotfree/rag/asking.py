@@ -17,7 +17,7 @@ from scotfree.rag import trouble
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import HangUp, LanguageModel
 from scotfree.rag.generate.prompt import LETTERS_MAX
-from scotfree.rag.index import Index
+from scotfree.rag.index import Index, is_index
 from scotfree.rag.passages import Text
 from scotfree.rag.rerank.ranked import Reranking
 from scotfree.rag.searching import Answer
@@ -27,6 +27,8 @@ from scotfree.rag.trouble import RagError
 # Of what documents are said to be, what is told: keys, and of each its most frequent values.
 KEYS_MAX: Final = 6
 VALUES_MAX: Final = 100
+# Programs are told of all keys, unless somebody has as many as documents.
+ALL_KEYS_MAX: Final = 200
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Asker:
         """`ranking` puts in order what is found, if it is there."""
         self._index, self._model, self._letters_max = index, model, letters_max
         self._ranking = ranking
+        # Those that were put in the place of the first, each in that of the one before.
+        self._later: list[Index] = []
         self._state = threading.Condition()
         self._users = 0
         self._is_ended = False
@@ -62,6 +66,8 @@ class Asker:
         with self._state:
             self._is_ended = True
             self._state.wait_for(lambda: not self._users)
+            for index in self._later:
+                index.close()
 
     @property
     def has_model(self) -> bool:
@@ -87,7 +93,7 @@ class Asker:
                 "documents": len(index.documents()),
                 "passages": len(index),
                 "embedder": index.embedder.name,
-                "metadata": index.metadata(KEYS_MAX, VALUES_MAX),
+                "metadata": index.metadata(ALL_KEYS_MAX, VALUES_MAX),
                 "model": self._model.name if self._model else None,
             }
 
@@ -142,8 +148,9 @@ class Asker:
                 raise RagError("ask the index: the server is being ended", "start it again")
             self._users += 1
         try:
-            self._index.refresh()
-            yield self._index
+            index = self._in_place()
+            index.refresh()
+            yield index
         except Exception as error:
             if refused := trouble.told(error):
                 raise refused from None
@@ -152,6 +159,19 @@ class Asker:
             with self._state:
                 self._users -= 1
                 self._state.notify_all()
+
+    def _in_place(self) -> Index:
+        """The index that lies in the folder now, which another may have been put in the place of."""
+        with self._state:
+            if not self._index.is_in_place:
+                folder = self._index.folder
+                if not is_index(folder):
+                    raise RagError(
+                        f"ask the index {folder}: it is not there any more", "make it anew, or put it back"
+                    )
+                self._index = Index(folder, self._index.embedder)
+                self._later.append(self._index)
+            return self._index
 
 
 def lines(said: Iterator[tuple[str, Any]]) -> Iterator[bytes]:

@@ -94,7 +94,7 @@ class Bound:
 
 def checked(target: float) -> float:
     """A share that can be asked for; a `RagError` says which can."""
-    if math.isfinite(target) and 0 < target < 1:
+    if isinstance(target, float | int) and math.isfinite(target) and 0 < target < 1:
         return target
     raise RagError(
         f"find {target} of the nearest passages",

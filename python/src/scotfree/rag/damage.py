@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from scotfree.rag.trouble import RagError
+from scotfree.rag.trouble import Damaged
 
 MEND: Final = "remove its folder and index again: your files are as they were (`scot rag check` says what else is)"
+# Codes and rows can be made again from what else there is.
+REMADE: Final = "`scot rag check --mend` makes anew what can be"
 # Our statements are right, so these say that the file is wrong; others are the system's, which is busy or full.
 _OF_DAMAGE: Final = {
     *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT),
@@ -28,9 +30,9 @@ STATED: Final = (UnicodeDecodeError, sqlite3.Error)
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def damaged(path: Path, what: str) -> RagError:
+def damaged(path: Path, what: str) -> Damaged:
     """That of a file `what` is damaged."""
-    return RagError(f"read {path}: {what} is damaged", MEND)
+    return Damaged(f"read {path}: {what} is damaged", MEND)
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def stated(path: Path) -> Iterator[None]:
         raise
 
 
-def of(path: Path, error: UnicodeDecodeError | sqlite3.Error) -> RagError | None:
+def of(path: Path, error: UnicodeDecodeError | sqlite3.Error) -> Damaged | None:
     """What SQLite said of a file, if it is damaged; nothing, where something else is in the way."""
     if isinstance(error, UnicodeDecodeError):
         return damaged(path, f"a text in it ({error})")

@@ -88,8 +88,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def read(path: Path, doubt: Callable[[str], object] = lambda _: None) -> Document:
+def read(path: Path | str, doubt: Callable[[str], object] = lambda _: None) -> Document:
     """Reads one; `Unread` says why it is no document, and `doubt` is told why its front matter is text."""
+    path = Path(path)
     if not is_unicode(str(path)):
         raise Unread("its name is no UTF-8")
     try:

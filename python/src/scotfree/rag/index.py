@@ -27,7 +27,7 @@ from scotfree import _native
 from scotfree.rag import axes, calibration, settings
 from scotfree.rag.calibration import Bound
 from scotfree.rag.copies import Copies
-from scotfree.rag.damage import damaged, reading
+from scotfree.rag.damage import REMADE, damaged, reading
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.batches import embed_all
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed_questions
@@ -52,7 +52,7 @@ from scotfree.rag.searching import (
 from scotfree.rag.seen import Seen
 from scotfree.rag.settings import Choices, Keep, Settings
 from scotfree.rag.snapshots import Known, Source, gathered, write_first, write_merged
-from scotfree.rag.trouble import Busy, RagError
+from scotfree.rag.trouble import Busy, Damaged, RagError
 from scotfree.rag.updating import Changes, Update
 from scotfree.trouble import is_unicode
 
@@ -63,6 +63,8 @@ _PENDING_MAX: Final = 0.1
 _SEED: Final = 1
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
+# There are no more passages.
+_PASSAGES_MAX: Final = (1 << 32) - 1
 # An index that has grown so much is measured again: a bound is wrong more often among more.
 _GROWN: Final = 2
 # And one that has grown so much learns its clusters and axes anew, if all embeddings are at hand.
@@ -85,6 +87,7 @@ class Index:
         recall: float | None = None,
         passage_tokens: int | None = None,
         overlap: int | None = None,
+        mends: bool = False,
     ) -> None:
         """Opens it, or begins an empty one.
 
@@ -94,7 +97,8 @@ class Index:
         of an index that is there, it counts from the next `compact` on. Codes have as many bits as passages
         need, or `bits` a dimension (up to 6); of 3 and more searches go by codes alone. Passages have up to
         `passage_tokens` tokens (128), of which `overlap` (0) may be the end of the one before; while there are
-        documents these stay as they are. A `RagError` says what is wrong with the folder.
+        documents these stay as they are. A `RagError` says what is wrong with the folder; who `mends` opens it
+        although its codes are damaged or lost, so that `mend` can make them anew.
         """
         choices = Choices(bits, keep, recall, passage_tokens, overlap).checked()
         folder = Path(folder)
@@ -112,6 +116,9 @@ class Index:
         self._update = Update(self._passages, embedder, cut, lambda: self._seen.stored)
         self._finder = Finder(self._passages, embedder, cache_bytes)
         self._sampler = Sampler(self._passages, embedder)
+        self._mends = mends
+        # How many passages were embedded again, since what was kept of them is damaged or lost.
+        self._embedded_again = 0
         # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
         self._change_lock = threading.RLock()
         self._version = self._passages.version()
@@ -170,6 +177,11 @@ class Index:
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """What documents are said to be: keys, and of each the values, the most frequent first."""
         return self._passages.metadata(keys_max, values_max)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its folder has it still: not, if it was moved, removed or another put in its place."""
+        return self._passages.is_in_place
 
     def refresh(self) -> None:
         """Sees what other processes have changed since it was opened; waits for threads that change it."""
@@ -262,6 +274,11 @@ class Index:
             lost = [] if texts else self._lost()
         return [*texts, *lost, *(exact.damages() if exact else [])]
 
+    def _lacks_rows(self, seen: Seen) -> bool:
+        """Whether a passage has no row although its cluster is kept."""
+        clusters, kept = self.clusters(), seen.stored.placement.kept
+        return any(len(seen.stored.has(clusters[cluster])) < len(clusters[cluster]) for cluster in kept)
+
     def _lost(self) -> list[str]:
         """That passages are in nothing that is searched, if some are."""
         # First, since others may put some in.
@@ -270,9 +287,24 @@ class Index:
         there = seen.snapshot.passages() if seen.snapshot else ()
         found = np.concatenate([np.array(there, np.uint32), seen.pending.numbers])
         lost = len(np.setdiff1d(numbers, found))
-        return (
-            [f"{lost:,} passages are not found by any search; remove the folder and index again"] if lost else []
-        )
+        return [f"{lost:,} passages are not found by any search; {REMADE}"] if lost else []
+
+    def mend(self) -> int:
+        """Makes anew what is damaged or lost of codes and rows; says how many passages it embedded for that.
+
+        From the rows that are whole, and from the texts. Of an index that has lost its codes clusters are learnt
+        anew, and what somebody planned for the old ones is gone. A `RagError`: another process is changing it.
+        """
+        before = self._embedded_again
+        with self._changing():
+            self._seen = seen = self._read(None)
+            if (seen.name and seen.snapshot is None) or self._lost():
+                self._write(seen, frozenset(), is_anew=True)
+            elif self._lacks_rows(seen) or (seen.stored.exact and seen.stored.exact.damages()):
+                self._write(seen, seen.bare, is_mended=True)
+            self._seen = self._read(self._seen)
+            self._keep_bound()
+        return self._embedded_again - before
 
     def hold(self, recall: float, questions: Sequence[str] | None = None) -> Bound | None:
         """Has searches find so much of the nearest from now on, for these questions or for drawn ones.
@@ -377,12 +409,14 @@ class Index:
         `filters`), or of which it says true if it is a function of name and metadata. `with_words`: also those
         that have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked
         through, all unless it is said; `deviations` standard errors are an estimate's bound, as many as find what
-        the index is to find unless it is said. `is_distinct`: the same text is shown once, with the other places
-        where it stands.
+        the index is to find unless it is said. `is_distinct`: the same passage, under the same title and headings
+        if these are embedded, is shown once, with the other places where it stands.
         """
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
-        answer = Answer()
+        _check_whole("count", count)
+        _check_whole("probes", 0 if probes is None else probes)
+        count, answer = min(count, _PASSAGES_MAX), Answer()
         wanted = EVERYTHING if where is None else read(where)
         outside = _native.PassageSet()
         if wanted != EVERYTHING:
@@ -469,16 +503,22 @@ class Index:
         vectors: Vectors | None = None,
         *,
         may_learn: bool = False,
+        is_anew: bool = False,
+        is_mended: bool = False,
     ) -> None:
         """A snapshot with what changed, of which these clusters have no codes; of others if it `may_learn` them.
 
-        `again` are the passages of those that had none and are to, and `vectors` their embeddings.
+        `again` are the passages of those that had none and are to, and `vectors` their embeddings. `is_anew`: of
+        all passages, whatever snapshot there was; `is_mended`: rows that are lost are made again.
         """
-        if seen.snapshot is None and not len(seen.pending):
+        if not is_anew and seen.snapshot is None and not len(seen.pending):
             return
         name = _SNAPSHOT.format(1 + (_serial(seen.name.decode()) if seen.name else 0))
         path = self.folder / name
-        if seen.snapshot is None:
+        if is_anew:
+            all_there = Known(self._passages.numbers(), seen.pending, seen.stored, self._embedded)
+            known = self._write_anew(path, seen, all_there)
+        elif seen.snapshot is None:
             known = self._write_anew(path, seen, seen.pending)
         elif may_learn and (all_ := self._outgrown(seen)) is not None:
             known = self._write_anew(path, seen, all_)
@@ -487,13 +527,14 @@ class Index:
             if vectors is not None:
                 parts = chain([(np.array(again, np.uint32), vectors)], parts)
             write_merged(path, seen.snapshot, seen.gone, parts, bare)
-            known = _carried(self.folder, path, seen, bare, self._embedded)
+            known = _carried(self.folder, path, seen, bare, self._embedded, is_mended=is_mended)
         self._passages.settle(name, seen.pending.numbers.tolist(), seen.gone, known)
         self._sweep()
 
     def _embedded(self, numbers: Sequence[int]) -> Vectors:
         """The embeddings of passages, made again."""
         texts = self._passages.texts(numbers)
+        self._embedded_again += len(texts)
         if len(texts) < len(set(numbers)):
             raise RagError(
                 f"embed passages of the index {self.folder} again: the texts of some are gone",
@@ -516,6 +557,9 @@ class Index:
             known[stored.SETTING] = said
             new = replace(new, stored=Stored.opened(self.folder, said, path, dimensions))
             complete = self._sampler.completing(new)
+        elif seen.said is not None:
+            # What was planned for clusters that are no more.
+            known[stored.SETTING] = seen.stored.written(self.folder, path, Placement(), (), source.vectors)
         if not guesses(new):
             questions = self._sampler.drawn(source.numbers, calibration.QUESTIONS)
             sample = calibration.Sample(questions, calibration.nearest(questions, source.parts()))
@@ -598,12 +642,28 @@ class Index:
             if self._files() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
+            is_damaged = isinstance(error, FileNotFoundError | ValueError | Damaged)
+            if self._mends and is_damaged:
+                snapshot, kept = self._salvaged(path, said)
+                return Seen(snapshot, name, pending, gone, said, kept, self._settings.keeps_rows, None)
             if isinstance(error, RagError):
                 raise
-            raise RagError(f"open the index {self.folder}: {error}", "remove the folder and index again") from None
+            tried = f"open the index {self.folder}: {error}"
+            if is_damaged:
+                raise Damaged(tried, REMADE) from None
+            raise RagError(tried, "make that possible: the files of the index are as they were") from None
         if kept.is_lost and self._files() != (name, said):
             return self._read(before)
         return Seen(snapshot, name, pending, gone, said, kept, self._settings.keeps_rows, self._settings.bound)
+
+    def _salvaged(self, path: Path | None, said: bytes | None) -> tuple[_native.Snapshot | None, Stored]:
+        """What is whole of codes and rows: all rows as lost, if they are not as they were written."""
+        with suppress(FileNotFoundError, ValueError):
+            snapshot = _native.Snapshot(path) if path else None
+            placement = Placement.read(said) if said is not None else Placement()
+            if snapshot and max(placement.kept | placement.bare, default=-1) < snapshot.clusters:
+                return snapshot, Stored(placement, None, stored.file_of(said))
+        return None, Stored.salvaged(self.folder, said, self._embedder.dimensions)
 
     def _files(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
@@ -663,11 +723,11 @@ def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
 
 
 def _carried(
-    folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int], embedded: stored.Made
+    folder: Path, snapshot: Path, seen: Seen, bare: frozenset[int], embedded: stored.Made, *, is_mended: bool
 ) -> dict[str, bytes]:
     """Writes what was kept of clusters as a new snapshot has them; returns what is to be known of it.
 
-    What is not pending and whose row is damaged is `embedded` again.
+    What is not pending and whose row is damaged is `embedded` again; what has none only where it `is_mended`.
     """
     before = seen.stored.placement
     placement = Placement.of(before.memory - bare, before.disk - bare, bare)
@@ -675,7 +735,7 @@ def _carried(
         return {}
     new = set(seen.pending.numbers.tolist())
     clusters = _clusters(_native.Snapshot(snapshot), set()) if placement.kept else []
-    for cluster in placement.kept:
+    for cluster in placement.kept if not is_mended else ():
         # Of a row that is lost there is nothing to copy: searches embed it.
         known = seen.stored.has(clusters[cluster]) | new
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
@@ -687,8 +747,13 @@ def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise RagError(f"search with {name}={value!r:.40}", "say a whole number")
+
+
 def _checked(deviations: float) -> float:
-    if not math.isfinite(deviations) or deviations < 0:
+    if not isinstance(deviations, float | int) or not math.isfinite(deviations) or deviations < 0:
         raise RagError(f"search with a bound of {deviations} standard errors", "say a number from 0 on")
     return deviations
 

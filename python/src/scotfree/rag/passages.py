@@ -48,6 +48,9 @@ _DAMAGES_MAX: Final = 5
 _PAGES_KIB: Final = 4096
 # Filters of which the answer is kept: of each an eighth of a byte a passage.
 _FILTERS_MAX: Final = 16
+# A word that so many passages have is a name of something, or nearly; of a question so many words are looked at.
+_RARE_MAX: Final = 3
+_WORDS_MAX: Final = 64
 # Numbers in one statement: SQLite's own limit is far above.
 _MANY: Final = 500
 
@@ -222,11 +225,16 @@ class Passages:
         """Of its file."""
         return self._path
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is at its place."""
+        return _inode(self._path) == self._inode
+
     def check_place(self) -> None:
         """A `RagError` says that the file is not at its place any more, that another is, or that it is closed."""
         if self._reader.is_closed:
             raise RagError(f"change the index {self._path.parent}: it is closed", "open it again")
-        if _inode(self._path) != self._inode:
+        if not self.is_in_place:
             tried = f"change the index {self._path.parent}"
             raise RagError(f"{tried}: it was moved or another put in its place", "open it again, where it is now")
 
@@ -580,6 +588,16 @@ class Passages:
             "select rowid from words where words match ? order by bm25(words), rowid limit ?", [asked, count]
         )
         found: list[int] = self._checked(rows).tolist()
+        return found
+
+    def with_names(self, question: str) -> set[int]:
+        """Passages that have a name of a question: a word with a digit or `_` that few passages have."""
+        found: set[int] = set()
+        for word in list(dict.fromkeys(re.findall(r"\w*[\d_]\w*", question)))[:_WORDS_MAX]:
+            asked = [f'"{word}"', _RARE_MAX + 1]
+            rows = self._reader.rows("select rowid from words where words match ? limit ?", asked)
+            if len(rows) <= _RARE_MAX:
+                found |= {row[0] for row in rows}
         return found
 
     def with_text(self, text: str) -> list[int]:

@@ -62,7 +62,7 @@ class Hit:
     location: str = ""
     # The headings that it stands under, as `Logs > Rotation`.
     section: str = ""
-    # Where else the same text stands, of a search that shows it once.
+    # Where else the same passage stands, of a search that shows it once.
     copies: list[Place] = field(default_factory=list)
 
 
@@ -120,19 +120,27 @@ class Finder:
         return search.found()
 
     def fused(self, seen: Seen, answer: Answer, vector: Vectors, asked: Asked, near: list[Scored]) -> list[Scored]:
-        """The orders by embedding and by words as one (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+        """The orders by embedding and by words as one (Cormack, Clarke and Büttcher, SIGIR 2009).
+
+        Passages with a name that few others have are an order, too: who asks by one means where it stands. Of
+        those that are as good, those come first that the words find, if these are fewer than are asked for.
+        """
         with answer.stage("words"):
             with_words = self._passages.with_words(asked.words, asked.count + len(asked.outside))
             worded = [number for number in with_words if number not in asked.outside][: asked.count]
+            with_names = self._passages.with_names(asked.words)
+            named = [number for number in worded if number in with_names]
         similarities = dict(near)
         others = [number for number in worded if number not in similarities]
         similarities |= self._exact(seen, answer, others, vector)
         ranks: dict[int, float] = dict.fromkeys(similarities, 0.0)
-        for order in ([number for number, _ in near], worded):
+        for order in ([number for number, _ in near], worded, named):
             for rank, number in enumerate(order, 1):
                 if number in ranks:
                     ranks[number] += 1 / (_FUSION + rank)
-        first = sorted(ranks, key=lambda number: (-ranks[number], number))[: asked.count]
+        places = {number: place for place, number in enumerate(worded if len(worded) < asked.count else ())}
+        last = len(places)
+        first = sorted(ranks, key=lambda number: (-ranks[number], places.get(number, last), number))[: asked.count]
         return [(number, similarities[number]) for number in first]
 
     def vectors(self, seen: Seen, answer: Answer, texts: Mapping[int, str]) -> dict[int, Vectors]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from scotfree.rag import calibration
 from scotfree.rag.calibration import Bound
@@ -62,6 +62,8 @@ class Choices:
         """Itself; a `RagError` says what no index can have."""
         if self.recall is not None:
             calibration.checked(self.recall)
+        if self.keep not in (None, *get_args(Keep)):
+            raise RagError(f"keep {self.keep!r} of each passage", f"say one of {', '.join(get_args(Keep))}")
         if self.bits is not None and not 0 < self.bits <= BITS_MAX:
             raise RagError(f"make codes of {self.bits} bits a dimension", f"say some above 0, up to {BITS_MAX}")
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder
+from scotfree.rag.headings import Headings, Pieces, Recut
 from scotfree.rag.outline import Outline
 from scotfree.rag.trouble import RagError, needed
 
@@ -102,13 +103,16 @@ class Splitter:
 
     @cached_property
     def _text(self) -> Any:
-        splitter = needed("semantic_text_splitter", "rag").TextSplitter
-        return splitter.from_callback(self._count, self._most, overlap=self._overlap)
+        return self._of(self._most, is_markdown=False, overlap=self._overlap)
 
     @cached_property
     def _markdown(self) -> Any:
-        splitter = needed("semantic_text_splitter", "rag").MarkdownSplitter
-        return splitter.from_callback(self._count, self._most, overlap=self._overlap)
+        return self._of(self._most, is_markdown=True, overlap=self._overlap)
+
+    def _of(self, most: int, *, is_markdown: bool, overlap: int = 0) -> Any:
+        package = needed("semantic_text_splitter", "rag")
+        splitter = package.MarkdownSplitter if is_markdown else package.TextSplitter
+        return splitter.from_callback(self._count, most, overlap=overlap)
 
     def split(self, document: Document, told: Callable[[float], None] = lambda _: None) -> list[Passage]:
         """The passages in their order; together they are the document but for spaces between them.
@@ -117,24 +121,28 @@ class Splitter:
         """
         if document.is_whole:
             return [Passage(document.begin, document.text[document.begin :])]
-        splitter = self._markdown if document.is_markdown else self._text
-        found: list[tuple[int, str]] = []
+        split = (self._markdown if document.is_markdown else self._text).chunk_indices
+        headings = Headings(document)
+        smaller = partial(self._of, is_markdown=document.is_markdown)
+        recut = Recut(document.text, headings, self._count, self._most, self._overlap, smaller)
+        found: Pieces = []
         ended = 0
-        for begin, whole in _divided(document, self._most * _LETTERS_A_TOKEN):
-            for at, part in _parts(whole):
-                found += [(begin + at + start, text) for start, text in splitter.chunk_indices(part)]
+        for begin, until in _divided(document, headings, self._most * _LETTERS_A_TOKEN):
+            own: Pieces = []
+            for at, part in _parts(document.text[begin:until]):
+                recut.pieces(own, split, begin + at, begin + at + len(part))
                 if begin + at - ended >= PART_LETTERS:
                     ended = begin + at
                     told(ended / len(document.text))
+            found += own
         places = document.outline.numbers(document.text, (start for start, _ in found))
         return [Passage(start, text, place) for (start, text), place in zip(found, places, strict=True)]
 
 
-def _divided(document: Document, letters_max: int) -> Iterator[tuple[int, str]]:
-    """The parts of a document that no passage goes beyond, each with where it begins."""
-    for start, end in _wholes(document):
-        for at, until in _sections(document.outline, start, end, letters_max):
-            yield at, document.text[at:until]
+def _divided(document: Document, headings: Headings, letters_max: int) -> Iterator[tuple[int, int]]:
+    """The parts of a document that no passage goes beyond: where each begins and ends."""
+    for start, end in headings.joined(_wholes(document)):
+        yield from headings.joined(_sections(document.outline, start, end, letters_max))
 
 
 def _wholes(document: Document) -> Iterator[tuple[int, int]]:
@@ -143,24 +151,18 @@ def _wholes(document: Document) -> Iterator[tuple[int, int]]:
 
 
 def _sections(outline: Outline, start: int, end: int, letters_max: int) -> Iterator[tuple[int, int]]:
-    """From heading to heading; a small section goes on with the next one, if that is no part of another.
-
-    A heading that has nothing but others below it goes on with the first of them, however long that is.
-    """
+    """From heading to heading; a small section goes on with the next one, if that is no part of another."""
     headings = outline.within(start, end)
     ends = [*(heading.start for heading in headings), end][1:]
     level, until = 0, headings[0].start if headings else end
-    # Letters of headings alone.
-    bare = 0
     for heading, after in zip(headings, ends, strict=True):
         own = len(heading.text) + _MARKS_LETTERS
         is_small = until - start < _SMALL_LETTERS or own < after - until < _SMALL_LETTERS
-        is_joined = is_small and heading.level >= level and after - start <= letters_max
-        if not is_joined and not (heading.level > level and until - start <= bare):
+        if not (is_small and heading.level >= level and after - start <= letters_max):
             if until > start:
                 yield start, until
-            start, level, bare = until, heading.level, 0
-        until, bare = after, bare + own
+            start, level = until, heading.level
+        until = after
     yield start, until
 
 

@@ -13,6 +13,10 @@ class RagError(UserError):
     """Something about documents, an index or an embedder that the user must change."""
 
 
+class Damaged(RagError):
+    """A file of an index is not as it was written, or not there."""
+
+
 class Busy(RagError):
     """Another process is changing the index, or this one does: it may be waited for."""
 

@@ -134,7 +134,7 @@ def _schemas() -> dict[str, Any]:
         "metadata": {"type": "object", "description": "What is known of the document."},
         "copies": {
             "type": "array",
-            "description": f"Where else the same text stands: {PLACES_MAX} places at most.",
+            "description": f"Where else the same passage stands: {PLACES_MAX} places at most.",
             "items": _object({"document": _TEXT, "location": _of("Location")}),
         },
     }

@@ -40,7 +40,9 @@ _NUMBER_MAX = 1 << 63
 _ORDERS: Final = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _CONDITION: Final = re.compile("(.+?)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 # Of what documents are said to be, where nothing is found.
-_KEYS_SHOWN, _VALUES_SHOWN = 4, 6
+_KEYS_SHOWN, _VALUES_SHOWN, _VALUE_LETTERS = 30, 5, 40
+# What no name of a file has unless somebody wants it to be read as something else.
+_NO_NAME: Final = {code: f"\\u{code:04x}" for code in (*range(32), *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 # Letters of a passage that are shown, and other places of one.
 _SHOWN = 400
 _COPIES_SHOWN = 3
@@ -166,9 +168,19 @@ def _nothing(index: Index, flags: Namespace) -> str:
         return "nothing found: the index is empty; fill it: scot rag index FOLDER"
     if not flags.where:
         return "nothing found"
-    known = index.metadata(_KEYS_SHOWN, _VALUES_SHOWN).items()
-    shown = ", ".join(f"{key}={value}" for key, values in known for value in values)
-    return f"nothing found; of documents here is known, among others: {shown or 'nothing'}"
+    known = index.metadata(_KEYS_SHOWN, _VALUES_SHOWN)
+    if not known:
+        return "nothing found; nothing is known of the documents here that --where could ask for"
+    shown = "\n".join(f"  {key}: {_several(values)}" for key, values in known.items())
+    more = "" if len(known) < _KEYS_SHOWN else "\n  and more"
+    return f"nothing found; of documents here is known, the most frequent first:\n{shown}{more}"
+
+
+def _several(values: list[Any]) -> str:
+    """Some values, each on one line."""
+    texts = [str(value) for value in values[: _VALUES_SHOWN - 1]]
+    shown = ", ".join(" ".join(text.split())[:_VALUE_LETTERS] for text in texts)
+    return f"{shown}, …" if len(values) == _VALUES_SHOWN else shown
 
 
 def _write(model: LanguageModel, answer: Answer, flags: Namespace) -> None:
@@ -219,7 +231,9 @@ def shown(place: int, hit: Hit) -> str:
 def _place(at: Hit | Place) -> str:
     """A document's name, with the line behind it as editors open it."""
     unit, _, number = at.location.partition(" ")
-    return f"{at.document}:{number}" if unit == LINE else at.document
+    # A name may have ends of lines, and marks that turn what is read around.
+    name = at.document.translate(_NO_NAME)
+    return f"{name}:{number}" if unit == LINE else name
 
 
 def _beside(hit: Hit) -> list[str]:

@@ -12,16 +12,19 @@ from typing import Any, Final
 
 from scotfree.numbers import amount
 from scotfree.rag.commands import opening
+from scotfree.rag.damage import REMADE
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.index import Index
 from scotfree.rag.placement import sample
 from scotfree.rag.placement.planner import size
 from scotfree.rag.sampling import Measured
+from scotfree.rag.trouble import Damaged
 from scotfree.trouble import printable
 
 HELP = "see whether an index is whole, and how much of the nearest its searches find"
 EXAMPLES = """\
   scot rag check                                   with questions drawn from your texts
+  scot rag check --mend                            makes anew what is damaged or lost of codes and rows
   scot rag check --questions asked.txt             with your own, one a line
   scot rag check --questions asked.txt --hold 0.995    has searches find that much of what is near to them"""
 _FOUND_MAX: Final = 0.99999
@@ -45,14 +48,42 @@ def add(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="have searches find so much of the ten nearest from now on, by these questions",
     )
+    parser.add_argument(
+        "--mend",
+        action="store_true",
+        help="make codes and rows anew that are damaged or lost, from what else there is; passages of which there "
+        "is no row are embedded again",
+    )
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(flags: Namespace) -> int:
     """Does it; 1 if the index is damaged or finds less than it is to."""
+    try:
+        return _checked(flags)
+    except Damaged as error:
+        # It is so damaged that it cannot be opened.
+        folder = str(flags.index or opening.default())
+        if flags.json:
+            print(
+                json.dumps(
+                    {"index": folder, "passages": None, "damages": [str(error)], "measured": None}, indent=1
+                )
+            )
+        else:
+            print(printable(f"{folder} is damaged:\n  {error}"))
+        return _SHORT
+
+
+def _checked(flags: Namespace) -> int:
     questions = sample.read(flags.questions) if flags.questions else None
     shown = Shown(is_quiet=flags.json)
-    with opening.opened(flags) as index:
+    with opening.opened(flags, mends=flags.mend) as index:
+        if flags.mend:
+            with shown.wait("making anew what is damaged"):
+                embedded = index.mend()
+            if not flags.json:
+                print(f"{embedded:,} passages were embedded again", file=sys.stderr)
         with shown.wait("reading all of it"):
             damages = index.damages()
         with shown.wait("searching" if index.embeds_nothing else "searching, and embedding passages again"):
@@ -120,5 +151,5 @@ def _sizes(index: Index) -> list[str]:
     codes, rows = path.stat().st_size, index.stored.file_bytes
     kept = f"; rows on the disk take {size(rows)}, {rows / flat:.1%}" if rows else "; no rows"
     if index.stored.is_lost:
-        kept = f"; the file of its rows, {index.stored.name}, is gone: `scot rag plan --apply` writes it anew"
+        kept = f"; the file of its rows, {index.stored.name}, is gone: {REMADE}"
     return [f"codes of {snapshot.bits} bits take {size(codes)}, {codes / flat:.1%} of embeddings as floats{kept}"]

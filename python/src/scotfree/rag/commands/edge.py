@@ -77,7 +77,7 @@ def run(flags: Namespace) -> int:
         if not flags.quiet:
             print(_told(edge), file=sys.stderr)
         for place, question in enumerate(_asked(flags.questions)):
-            answer = edge.search(question, flags.count, flags.probes)
+            answer = edge.search(question, flags.count, flags.probes, is_distinct=True)
             if flags.json:
                 print(json.dumps({"question": question} | asdict(answer)), flush=True)
             else:

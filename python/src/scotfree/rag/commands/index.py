@@ -24,7 +24,7 @@ HELP = "index the files of a folder: text, Markdown, HTML, PDF, Word, EPUB, note
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
   scot rag index docs/ --index docs.index   an index of its own
-  scot rag index docs/ --smallest           a ninth of the room; each question embeds some passages again
+  scot rag index docs/ --smallest           a fifth of the room or less; each question embeds some passages again
   scot rag index docs/ --embedder int8:all-MiniLM-L6-v2     in half the time, of slightly other vectors
   scot rag index docs/ --embedder onnx:e5-small-v2/ --query-prompt "query: " --passage-prompt "passage: "
   scot rag index ~/notes --watch            and again whenever a file changes, until Ctrl-C
@@ -46,8 +46,8 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--smallest",
         action="store_true",
-        help="of a new index: keep codes alone, 50 bytes a passage and not 450; searches then take tenths of a "
-        "second or more and not hundredths, since they embed again what may be near",
+        help="of a new index: keep codes alone, 50 to 95 bytes a passage and not 450; searches then take tenths "
+        "of a second or more and not hundredths, since they embed again what may be near",
     )
     parser.add_argument(
         "--recall",
@@ -131,10 +131,17 @@ def _read(flags: Namespace, index: Index, roots: list[Path], wanted: Wanted) -> 
 def _forget(flags: Namespace) -> int:
     roots = [folder.resolve() for folder in flags.folders]
     with opening.opened(flags) as index:
-        below = [name for name in index.documents() if any(Path(name).is_relative_to(root) for root in roots)]
-        removed = index.remove(below)
+        below = {root: [name for name in index.documents() if Path(name).is_relative_to(root)] for root in roots}
+        if unknown := [root for root, names in below.items() if not names]:
+            # Nothing is forgotten where a name may be a slip of the pen.
+            raise RagError(
+                f"forget {', '.join(map(str, unknown))}: nothing of it is in the index {index.folder}",
+                "name what was indexed",
+            )
+        removed = index.remove(sorted({name for names in below.values() for name in names}))
         index.compact()
-        _tell(flags)(f"{index.folder}: {removed:,} files forgotten; {len(index):,} passages in all")
+        passages = summary.counted(len(index), "passage")
+        _tell(flags)(f"{index.folder}: {summary.counted(removed, 'file')} forgotten; {passages} in all")
     return 0
 
 

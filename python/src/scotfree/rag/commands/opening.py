@@ -51,12 +51,12 @@ def default() -> Path:
     return Path(home).expanduser() / "scotfree" / "rag"
 
 
-def opened(flags: Namespace) -> Index:
-    """The index that is there."""
+def opened(flags: Namespace, *, mends: bool = False) -> Index:
+    """The index that is there; one whose codes are damaged if it `mends` them."""
     folder = flags.index or default()
     if not is_index(folder):
         raise RagError(f"open the index {folder}: there is none", "make it: scot rag index FOLDER")
-    return Index(folder, _embedder(flags, folder))
+    return Index(folder, _embedder(flags, folder), mends=mends)
 
 
 def begun(flags: Namespace) -> Index:

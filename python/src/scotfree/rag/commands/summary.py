@@ -14,6 +14,8 @@ from scotfree.rag.updating import Changes
 
 # Reasons that are said.
 _REASONS_MAX: Final = 5
+# By how much a share that is measured with 128 questions may be wrong (one standard error at .99).
+_UNTOLD: Final = 0.003
 # A digest of what was said the last time, among the index's settings.
 _SAID: Final = "said"
 
@@ -21,14 +23,16 @@ _SAID: Final = "said"
 def lines(index: Index, changes: Changes, removed: int, reader: Reader) -> list[str]:
     """All of it; what is as it was the last time, in one line."""
     moved = f"{changes.moved:,} renamed, " if changes.moved else ""
+    added, embedded = counted(changes.added, "file"), counted(changes.embedded, "passage")
     found = [
-        f"{index.folder}: {changes.added:,} files added, {changes.changed:,} changed, {moved}{removed:,} removed, "
-        f"{changes.same:,} as they were; {changes.embedded:,} passages embedded, {len(index):,} in all"
+        f"{index.folder}: {added} added, {changes.changed:,} changed, {moved}{removed:,} removed, "
+        f"{changes.same:,} as {'it was' if changes.same == 1 else 'they were'}; {embedded} embedded, "
+        f"{len(index):,} in all"
     ]
-    if (bound := index.bound) and not bound.is_held:
+    if (bound := index.bound) and bound.recall < bound.target - _UNTOLD:
         found.append(
-            f"  searches find {bound.recall:.3f} of the nearest where {bound.target} was asked for, at the most "
-            "careful; more bits a dimension would find more"
+            f"  searches find {bound.recall:.3f} of the nearest where {bound.target} was asked for; nothing that "
+            "is kept tells more apart (`scot rag check` measures it anew)"
         )
     kinds = [
         ("files that are no documents", reader.unread),
@@ -40,6 +44,11 @@ def lines(index: Index, changes: Changes, removed: int, reader: Reader) -> list[
         return found + [line for what, reasons in there for line in _said(what, reasons, reader.first)]
     short = ", ".join(f"{what}: {reasons.total():,}" for what, reasons in there)
     return [*found, f"  as before: {short}"] if short else found
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them, as `1 file` or `2 files`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _is_news(index: Index, reader: Reader) -> bool:
@@ -55,9 +64,11 @@ def _is_news(index: Index, reader: Reader) -> bool:
 
 
 def _said(what: str, reasons: Counter[str], first: dict[str, Path]) -> list[str]:
-    shown = reasons.most_common(_REASONS_MAX)
+    # A last one takes the line that would say that there is one.
+    most = len(reasons) if len(reasons) == _REASONS_MAX + 1 else _REASONS_MAX
+    shown = reasons.most_common(most)
     rest = reasons.total() - sum(count for _, count in shown)
-    more = [f"  {rest:,} for other reasons"] if rest else []
+    more = [f"  {rest:,} for {len(reasons) - len(shown):,} other reasons"] if rest else []
     return [
         f"{what}: {reasons.total():,}",
         *(f"  {count:,}: {reason}, as {first[reason]}" for reason, count in shown),

@@ -17,6 +17,7 @@ from typing import Final
 
 from scotfree.rag.choosing import Wanted
 from scotfree.rag.commands.reading import Reader, is_absent
+from scotfree.rag.commands.summary import counted
 from scotfree.rag.index import Index
 from scotfree.rag.trouble import Busy, RagError, needed
 
@@ -51,7 +52,7 @@ def watch(
         while not stop.is_set():
             there = known.there()
             taken = _Taken(index, list(there), wanted, tell)
-            for changed in _changes(list(there), stop):
+            for changed in _changes(list(there), stop, known.lose):
                 if known.there() != there:
                     # All is read anew then: what changed meanwhile was told by nobody.
                     break
@@ -90,6 +91,10 @@ class _Roots:
             self._tell(f"{root}: it is back")
         self._gone = self._known.keys() - found.keys()
         return found
+
+    def lose(self, root: Path) -> None:
+        """It was told that a folder was removed: one that is there now is another, even if it has its number."""
+        self._known[root] = ()
 
     def _is_there(self, root: Path) -> bool:
         try:
@@ -172,13 +177,18 @@ class _Taken:
             self._left = set()
 
 
-def _changes(roots: list[Path], stop: Event) -> Iterator[set[Path]]:
-    """What changed, as it comes, or nothing after a while; the first time when all that changes will be told."""
+def _changes(roots: list[Path], stop: Event, lose: Callable[[Path], None]) -> Iterator[set[Path]]:
+    """What changed, as it comes, or nothing after a while; the first time when all that changes will be told.
+
+    It ends when a folder is not what is watched any more: `lose` is told when it was removed.
+    """
     if not roots:
         while not stop.wait(_IDLE_MS / 1000):
             yield set()
         return
-    found = needed("watchfiles", "rag").watch(
+    watchfiles = needed("watchfiles", "rag")
+    folders = {root for root in roots if root.is_dir()}
+    found = watchfiles.watch(
         *roots,
         watch_filter=None,
         debounce=_DEBOUNCE_MS,
@@ -189,6 +199,12 @@ def _changes(roots: list[Path], stop: Event) -> Iterator[set[Path]]:
     )
     try:
         for changes in found:
+            removed = {Path(path) for kind, path in changes if kind == watchfiles.Change.deleted}
+            if lost := folders & removed:
+                # File systems give the number of what was removed to what is made next, of which nothing is told.
+                for root in lost:
+                    lose(root)
+                return
             yield {Path(path) for _, path in changes}
     except FileNotFoundError:
         # Gone just now.
@@ -221,13 +237,13 @@ def _put(index: Index, reader: Reader, paths: list[Path]) -> Iterator[str]:
     if len(paths) > _TOLD_MAX:
         changes = index.update(reader.documents(paths), is_gone=reader.is_moved)
         counts = f"{changes.added:,} added, {changes.changed:,} changed, {changes.moved:,} renamed"
-        yield f"{len(paths):,} files: {counts}; {changes.embedded:,} passages embedded"
+        yield f"{len(paths):,} files: {counts}; {counted(changes.embedded, 'passage')} embedded"
         return
     for document in reader.documents(paths):
         changes = index.update([document], is_gone=reader.is_moved)
         kind = next((kind for kind in ("added", "changed", "moved") if getattr(changes, kind)), "")
         if kind:
-            yield f"{document.name}: {kind}, {changes.embedded:,} passages embedded"
+            yield f"{document.name}: {kind}, {counted(changes.embedded, 'passage')} embedded"
 
 
 def _forget(index: Index, absent: list[Path], unread: set[Path]) -> list[str]:

@@ -24,13 +24,16 @@ from typing import Any, Final
 import numpy as np
 
 from scotfree.rag import calibration
+from scotfree.rag.copies import Copies
 from scotfree.rag.edge.index import Configuration, EdgeIndex, Found, Settings
 from scotfree.rag.embed.batches import BATCH_PASSAGES
 from scotfree.rag.embed.embedder import Vectors, embed, embed_questions
 from scotfree.rag.evaluation.corpus import embeddings
 from scotfree.rag.evaluation.progress import Shown
+from scotfree.rag.filters import EVERYTHING
 from scotfree.rag.index import Index
-from scotfree.rag.searching import Answer, hit
+from scotfree.rag.pending import Scored
+from scotfree.rag.searching import Answer, Hit, hit
 from scotfree.rag.trouble import RagError
 
 SLO_NS: Final = 1e9
@@ -109,21 +112,42 @@ class EdgeRag:
         _resume(edge, folder)
         return cls(index, built, edge)
 
-    def search(self, question: str, count: int, probes: int | None = None) -> Answer:
-        """The nearest passages of as many clusters as were found to be enough, or of so many."""
+    def search(self, question: str, count: int, probes: int | None = None, *, is_distinct: bool = False) -> Answer:
+        """The nearest passages of as many clusters as were found to be enough, or of so many.
+
+        `is_distinct`: the same passage is shown once, as `Index.search` does.
+        """
         answer = Answer()
         with answer.stage("embed query"):
             vector = embed_questions(self._index.embedder, [question])[0]
-        found = self._found(vector, count, probes or self.built.probes)
+        # What is shown once leaves room for others.
+        most = len(self.edge.passages) if is_distinct else count
+        found = self._found(vector, most, probes or self.built.probes)
         answer.stages_ns |= found.stages_ns
         with answer.stage("texts"):
-            texts = self._index.passages.texts([number for number, _ in found.nearest])
-        # One that was removed meanwhile has no text any more.
-        answer.hits = [
-            hit(text, similarity) for number, similarity in found.nearest if (text := texts.get(number))
-        ]
+            answer.hits = self._distinct(found, count) if is_distinct else self._hits(found.nearest)
         answer.cached, answer.loaded, answer.regenerated = found.cached, found.loaded, found.regenerated
         return answer
+
+    def _hits(self, nearest: list[Scored], copies: Copies | None = None) -> list[Hit]:
+        texts = self._index.passages.texts([number for number, _ in nearest])
+        # One that was removed meanwhile has no text any more.
+        return [hit(text, similarity, copies) for number, similarity in nearest if (text := texts.get(number))]
+
+    def _distinct(self, found: Found, count: int) -> list[Hit]:
+        """As many, each passage once; of all that were near some at a time."""
+        copies = Copies(self._index.passages)
+        kept: list[Scored] = []
+        outside: set[int] = set()
+        for at in range(0, len(found.nearest), max(1, count)):
+            kept += [one for one in found.nearest[at : at + count] if one[0] not in outside]
+            texts = self._index.passages.texts([number for number, _ in kept])
+            kept = [one for one in kept if one[0] in texts]
+            outside |= copies.among([texts[number] for number, _ in kept], EVERYTHING)
+            kept = [one for one in kept if one[0] not in outside]
+            if len(kept) >= count:
+                break
+        return self._hits(kept[:count], copies)
 
     def _found(self, vector: Vectors, count: int, probes: int) -> Found:
         try:

@@ -60,7 +60,7 @@ class Made:
     def check(self, folder: Path, embedder: Embedder) -> None:
         """Refuses an embedder whose vectors are others, by a `RagError` that says what about it is another."""
         now = Made.by(embedder)
-        if now.digest == self.digest:
+        if now.digest == self.digest and self.dimensions in (None, now.dimensions):
             return
         tried = f"open the index {folder}: "
         if now.name == self.name and self.dimensions not in (None, now.dimensions):

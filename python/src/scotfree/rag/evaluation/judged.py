@@ -35,7 +35,8 @@ def library() -> Any:
     except ModuleNotFoundError:
         raise RagError(
             "judge answers: the package pytrec-eval-terrier is not installed",
-            "install it with: pip install 'scotfree[rag-eval]'",
+            "install it with: pip install 'scotfree[rag-eval]'; without the folder qrels recall and times are "
+            "measured, and nothing is judged",
         ) from None
 
 

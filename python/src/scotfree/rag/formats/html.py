@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from scotfree.rag.formats.content import Content, Unread
 from scotfree.rag.outline import Heading, Outline, headed, line
 from scotfree.rag.trouble import needed
 
-# The time to parse grows with the square of how deep elements lie in each other; pages have some dozens.
-DEPTH_MAX: Final = 5_000
+# A parser looks through all that are open for each element that begins; pages have some dozens, and browsers go as
+# deep as this.
+DEPTH_MAX: Final = 512
+# Each takes some 400 bytes with its text while a page is read; a book on one page has some hundred thousand.
+ELEMENTS_MAX: Final = 500_000
 _NESTED: Final = re.compile(
     "<(/?)(article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
     "ol|pre|section|span|table|ul)(?![a-z0-9])",
     re.ASCII | re.IGNORECASE,
 )
+_BEGUN: Final = re.compile("<[a-z]", re.ASCII | re.IGNORECASE)
+# What a parser begins again in each block if nobody ends it: few letters become any number of elements. Nothing of
+# it is text, and so it becomes a comment, which nests in nothing.
+_WITHIN_KINDS: Final = "(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \\t\\r\\n\\f/>])"
+_WITHIN: Final = re.compile(
+    rf"""<{_WITHIN_KINDS}(?:[^>"']{{1,100}}+|"[^"]{{0,300}}+"|'[^']{{0,300}}+'){{0,8}}+>""", re.IGNORECASE
+)
+_WITHIN_ELSE: Final = re.compile(f"<(?=/?{_WITHIN_KINDS})", re.IGNORECASE)
 _QUOTED: Final = re.compile("=\\s*(?:\"[^\"]*\"|'[^']*')")
 # Of a page what no reader reads.
 _UNREAD: Final = ["script", "style", "noscript", "template", "svg", "nav", "head"]
@@ -52,8 +65,9 @@ _SPACES: Final = re.compile("[\t\n\r\f][ \t\n\r\f]*| [ \t\n\r\f]+")
 
 def read(text: str) -> Content:
     """The text of a page, with its title and headings; `Unread` says why there is none."""
-    if _depth(text) > DEPTH_MAX:
-        raise Unread(f"its elements lie more than {DEPTH_MAX:,} deep in each other")
+    _check_elements(text)
+    text = _WITHIN_ELSE.sub("<!", _WITHIN.sub("<!>", text))
+    _check_depth(text)
     page = needed("selectolax.lexbor", "rag").LexborHTMLParser(text)
     title = page.css_first("head > title")
     said = line(title.text()) if title else ""
@@ -64,19 +78,37 @@ def read(text: str) -> Content:
     return Content(written.text(), Outline(title=said, headings=headed(written.headings)))
 
 
-def _depth(text: str) -> int:
-    """How many elements are open at once, at most; without those that a parser ends by itself."""
-    depth = most = 0
+def _check_elements(text: str) -> None:
+    """`Unread`: they would take too much memory."""
+    is_large = text.count("<") > ELEMENTS_MAX
+    if is_large and next(islice(_BEGUN.finditer(_bare(text)), ELEMENTS_MAX, None), None):
+        raise Unread(f"it has more than {ELEMENTS_MAX:,} elements")
+
+
+def _check_depth(text: str) -> None:
+    """`Unread`: they would take a parser too long."""
+    if any(depth > DEPTH_MAX for depth in _depths(_bare(text))):
+        raise Unread(f"its elements lie more than {DEPTH_MAX:,} deep in each other")
+
+
+def _bare(text: str) -> str:
+    """What stands in an attribute begins and ends nothing."""
+    return _QUOTED.sub("=", text)
+
+
+def _depths(bare: str) -> Iterator[int]:
+    """How many elements are open, as they begin and end; without those that a parser ends by itself."""
+    depth = 0
     open_now: Counter[str] = Counter()
-    # What stands in an attribute ends nothing, and what was not begun does not end.
-    for end, name in _NESTED.findall(_QUOTED.sub("=", text)):
-        kind = name.lower()
+    for found in _NESTED.finditer(bare):
+        end, kind = found[1], found[2].lower()
+        # What was not begun does not end.
         if end and not open_now[kind]:
             continue
-        open_now[kind] += -1 if end else 1
-        depth += -1 if end else 1
-        most = max(most, depth)
-    return most
+        step = -1 if end else 1
+        open_now[kind] += step
+        depth += step
+        yield depth
 
 
 def _walk(body: Any, written: _Written) -> None:

@@ -28,7 +28,7 @@ _MARK: Final = re.compile(
     re.MULTILINE,
 )
 # Of front matter that is malformed.
-_TITLE: Final = re.compile(r"^title:([^\n]*)$", re.MULTILINE)
+_TITLE: Final = re.compile(r"^title[ \t]*[:=]([^\n]*)$", re.MULTILINE)
 
 
 def decoded(data: bytes) -> str:

@@ -30,9 +30,10 @@ from typing import Any, Final
 import numpy as np
 
 from scotfree import _native
+from scotfree.rag.damage import REMADE
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.lending import lent
-from scotfree.rag.trouble import RagError
+from scotfree.rag.trouble import Damaged, RagError
 
 _MAGIC: Final = b"SCOTEXA\0"
 _VERSION: Final = 1
@@ -114,8 +115,11 @@ def write(path: Path, snapshot: bytes, held: Numbers, others: Numbers, batches: 
 class Exact:
     """A file of exact values, open; safe to be read by several threads."""
 
-    def __init__(self, path: Path, snapshot: bytes, dimensions: int) -> None:
-        """Opens it, and takes what is held into memory; a `RagError` says what is wrong with it."""
+    def __init__(self, path: Path, snapshot: bytes | None, dimensions: int) -> None:
+        """Opens it, and takes what is held into memory; a `RagError` says what is wrong with it.
+
+        `snapshot` is that which it has to be of; nothing, where that is lost.
+        """
         self.path = path
         self._row = _row(dimensions)
         # Read and not mapped: a disk that fails is an error, and not the process' death.
@@ -204,7 +208,7 @@ class Exact:
         """Has the kernel forget what it keeps of the file: the next reads are the disk's."""
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def _opened(self, snapshot: bytes, dimensions: int) -> tuple[int, int]:
+    def _opened(self, snapshot: bytes | None, dimensions: int) -> tuple[int, int]:
         """How many bytes it has, and how many rows are held."""
         size = os.fstat(self._file).st_size
         head = os.pread(self._file, _BODY, 0)
@@ -215,7 +219,9 @@ class Exact:
             raise self._refused(f"it is of version {version}, this reads {_VERSION}")
         if _CHECK.unpack_from(head, _HEADER.size) != (zlib.crc32(head[: _HEADER.size]),):
             raise self._refused("its header is damaged")
-        if of != snapshot or (count and width != dimensions):
+        if count and width != dimensions:
+            raise self._refused(f"its rows have {width} numbers, and embeddings now have {dimensions}")
+        if snapshot not in (None, of):
             raise self._refused("it belongs to another snapshot")
         if held > count or size != _BODY + count * row_bytes(dimensions):
             raise self._refused(f"{count} rows do not make its {size} bytes")
@@ -256,10 +262,10 @@ class Exact:
         if row["check"] != _checksum(number, row):
             raise self._refused(f"the row of passage {number} is damaged")
 
-    def _refused(self, reason: str) -> RagError:
-        return RagError(
+    def _refused(self, reason: str) -> Damaged:
+        return Damaged(
             f"read exact values: {self.path}: {reason}",
-            "remove that file: what it held is embedded again, until `scot rag plan --apply` writes another",
+            f"{REMADE}; until then remove that file, and what it held is embedded again by searches",
         )
 
 

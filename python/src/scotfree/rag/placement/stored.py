@@ -16,6 +16,7 @@ from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.placement import rows
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.rows import Exact, Numbers, Rows
+from scotfree.rag.trouble import Damaged
 
 # By which an index knows where they lie.
 SETTING: Final = "placement"
@@ -53,6 +54,16 @@ class Stored:
             with suppress(FileNotFoundError):
                 return cls(placement, Exact(folder / name, of, dimensions), name)
         return cls(placement, None, name)
+
+    @classmethod
+    def salvaged(cls, folder: Path, said: bytes | None, dimensions: int) -> Stored:
+        """The rows of an index whose snapshot is lost, as far as they are whole; of no cluster."""
+        if (name := file_of(said)) is None:
+            return cls()
+        try:
+            return cls(exact=Exact(folder / name, None, dimensions), name=name)
+        except (Damaged, FileNotFoundError):
+            return cls(name=name)
 
     @property
     def is_lost(self) -> bool:
