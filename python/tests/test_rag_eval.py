@@ -104,7 +104,10 @@ LINE = json.dumps(CORPUS[0])
         ({"corpus": '{"_id": "a", "text": "\\ud800"}'}, r"line 1: half of a pair of surrogates"),
         ({"corpus": f"{LINE}\n{LINE}"}, r"corpus\.jsonl, line 2: the _id violin is there already"),
         ({"corpus": LINE.encode() + b'\n{"_id": "\xff"}'}, r"corpus\.jsonl, line 2: it is no UTF-8"),
-        ({"corpus": gzip.compress(LINE.encode(), mtime=0)[:-9]}, r"corpus\.jsonl\.gz, after line 0: .*put the whole file"),
+        (
+            {"corpus": gzip.compress(LINE.encode(), mtime=0)[:-9]},
+            r"corpus\.jsonl\.gz, after line 0: .*put the whole file",
+        ),
         ({"qrels": "q1\tviolin\n"}, r"test\.tsv, line 1: it is no question, document and whole number"),
         ({"qrels": f"{JUDGED}q1 violin 1\n"}, r"test\.tsv, line 5: it is no question, document"),
         ({"qrels": "q1\tviolin\thigh\n"}, r"test\.tsv, line 1: it is no question, document"),
