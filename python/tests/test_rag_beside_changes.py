@@ -156,4 +156,6 @@ def test_a_signal_may_close_what_is_being_searched(tmp_path: Path) -> None:
             while True:
                 index.search("word7", with_words=True, where=lambda *_: True)
     finally:
+        # First, so that what else goes wrong is a failure of this test and not the end of the process.
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
