@@ -16,18 +16,24 @@ _SHORT_MAX: Final = 200
 _PLAIN: Final = (str, int, float, type(None))
 
 
-def metadata(text: str) -> Any:
+def metadata(text: str) -> dict[str, Any]:
     """A document's metadata, the caller's own to change; `ValueError`: they are damaged."""
     known = _alike(text) if len(text) <= _SHORT_MAX else None
-    return decoded(text) if known is None else known.copy()
+    return _object(text) if known is None else known.copy()
 
 
 @lru_cache(maxsize=_ALIKE_MAX)
 def _alike(text: str) -> dict[str, Any] | None:
     """Nothing, where a copy would share a list or the like with it."""
+    found = _object(text)
+    return found if all(isinstance(value, _PLAIN) for value in found.values()) else None
+
+
+def _object(text: str) -> dict[str, Any]:
     found = decoded(text)
-    is_flat = isinstance(found, dict) and all(isinstance(value, _PLAIN) for value in found.values())
-    return found if is_flat else None
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
 
 
 def decoded(text: str) -> Any:

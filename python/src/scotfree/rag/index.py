@@ -60,7 +60,6 @@ from scotfree.trouble import is_unicode
 CACHE_BYTES: Final = 4 << 20
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
-_SEED: Final = 1
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
 # There are no more passages.
@@ -636,7 +635,7 @@ class Index:
             is_same = before is not None and before.name == name
             snapshot = before.snapshot if before and is_same else _native.Snapshot(path) if path else None
             kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
-            if snapshot and max(kept.placement.kept | kept.placement.bare, default=-1) >= snapshot.clusters:
+            if snapshot and not kept.placement.fits(snapshot.clusters):
                 raise damaged(self.folder / _PASSAGES, "what it says of its rows")
         except (OSError, ValueError, RagError) as error:
             if self._files() != (name, said):
@@ -661,7 +660,7 @@ class Index:
         with suppress(FileNotFoundError, ValueError):
             snapshot = _native.Snapshot(path) if path else None
             placement = Placement.read(said) if said is not None else Placement()
-            if snapshot and max(placement.kept | placement.bare, default=-1) < snapshot.clusters:
+            if snapshot and placement.fits(snapshot.clusters):
                 return snapshot, Stored(placement, None, stored.file_of(said))
         return None, Stored.salvaged(self.folder, said, self._embedder.dimensions)
 

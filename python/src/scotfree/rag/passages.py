@@ -361,10 +361,7 @@ class Passages:
 
     def _metadata(self, text: Any) -> dict[str, Any]:
         with damage.reading(self._path, "what it says of a document"):
-            found: dict[str, Any] = decoding.metadata(text)
-            if not isinstance(found, dict):
-                raise TypeError
-        return found
+            return decoding.metadata(text)
 
     def _name(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -729,15 +726,12 @@ class Passages:
         is_text = type(text) is str and type(start) is int and (place is None or type(place) is int)
         if not is_text or number >= 1 << 32:
             raise self._damaged("a passage in it")
-        known = decoding.metadata(metadata)
-        if type(known) is not dict:
-            raise TypeError
         return Text(
             number,
             self._name(document),
             start,
             text,
-            known,
+            decoding.metadata(metadata),
             place,
             outline.read(written),
             self.above_letters,

@@ -29,6 +29,10 @@ class Placement:
         """Clusters of which there are exact values."""
         return self.memory | self.disk
 
+    def fits(self, clusters: int) -> bool:
+        """Whether it names none but the first so many."""
+        return max(self.kept | self.bare, default=-1) < clusters
+
     def written(self) -> dict[str, list[int]]:
         """As an index keeps it."""
         return {"memory": sorted(self.memory), "disk": sorted(self.disk), "bare": sorted(self.bare)}
