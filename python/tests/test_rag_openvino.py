@@ -15,7 +15,7 @@ from small_encoders import DISTILBERT, MPNET, ROBERTA, Encoder
 
 from scotfree.rag import Document, Index, OnnxEmbedder, RagError
 from scotfree.rag.embed import by_name
-from scotfree.rag.embed.openvino_embedder import OpenVinoEmbedder, Precision, imported
+from scotfree.rag.embed.openvino_embedder import OpenVinoEmbedder, Precision, process_core
 from scotfree.rag.embed.prompts import Said
 
 TEXTS = ["Why does my cat hum? " * 9, "cats", "", "Größe, naïveté, 東京 and `code()`", "logrotate compresses logs"]
@@ -28,7 +28,7 @@ def embedder() -> OpenVinoEmbedder:
 
 
 def test_it_takes_the_numbers_that_the_processor_has(embedder: OpenVinoEmbedder) -> None:
-    able = "BF16" in imported().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    able = "BF16" in process_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     assert embedder.precision == ("bf16" if able else "f32")
     used = embedder._compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
     assert used == ("bf16" if able else "f32")
@@ -93,6 +93,27 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text((folder / "config.json").read_text().replace("64", "128"))
     with pytest.raises(RagError, match="embed with the model"):
         by_name(f"openvino:{folder}")
+
+
+# A stack for signals as Python's own has it, several embedders of which the first goes first, and a signal.
+SIGNALLED = """
+import faulthandler, gc, pathlib, signal, sys
+from scotfree.rag.embed.openvino_embedder import OpenVinoEmbedder
+faulthandler.enable()
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+several = [OpenVinoEmbedder(pathlib.Path(sys.argv[1])) for _ in range(3)]
+while several:
+    del several[0]
+    gc.collect()
+    signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_a_signal_is_handled_after_an_embedder_is_gone(tmp_path: Path) -> None:
+    """The library puts another stack for signals in the place of Python's: one that must not go away."""
+    folder = small_bert.write(tmp_path / "model")
+    ended = subprocess.run([sys.executable, "-c", SIGNALLED, folder], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "told\n" * 3), ended.stderr
 
 
 def test_nobody_is_told_that_it_is_used(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ is above 0.999; elsewhere above 0.999999. So the vectors count as the same model
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
@@ -43,7 +44,7 @@ class OpenVinoEmbedder(BertEmbedder):
         model = BertFolder.read(folder)
         prompts = model.prompts.replaced(query_prompt, passage_prompt)
         super().__init__(model, f"openvino:{model.name}", prompts)
-        core = imported().Core()
+        core = process_core()
         self.precision: Precision = precision or _best(core)
         self._compiled = _compiled(core, model, {"INFERENCE_NUM_THREADS": threads, **_hints(self.precision)})
         self._request, self._lock = self._compiled.create_infer_request(), threading.Lock()
@@ -70,6 +71,16 @@ def imported() -> Any:
         return importlib.import_module("openvino")
     finally:
         del sys.modules[_TELLING]
+
+
+@functools.cache
+def process_core() -> Any:
+    """The library's device, once for all of the process and never given back.
+
+    It has the thread that makes it handle signals on a stack of its own. When one of several goes, that stack may
+    stay the thread's although it is gone, and the next signal ends the process, whoever handles it.
+    """
+    return imported().Core()
 
 
 def _best(core: Any) -> Precision:
