@@ -201,6 +201,20 @@ def test_where_clusters_cost_seconds_the_threshold_moves_among_them(tmp_path: Pa
     assert max(short.thresholds_ns) < costs[0] and in_milliseconds == never, "the step that it had before"
 
 
+def test_a_question_that_finds_as_many_clusters_as_it_lacks_has_not_missed_the_cache(tmp_path: Path) -> None:
+    """Otherwise a threshold rises until nearly all above it have room, whatever the counters would keep."""
+    index, _ = built(tmp_path, Configuration.EDGERAG, slo_ns=1e12)
+    question = questions()[0]
+    index.search(question, 10, 2)
+    # Slow enough on average that a miss raises the threshold.
+    index._threshold.average_ns, index._threshold.cost_ns = 1e12, 0.0
+    half = index.search(question, 10, 4)
+    assert (half.hits, half.misses) == (2, 2) and index.threshold_ns == 0.0
+    index._cache.drop_cheaper(1e12)
+    lacking = index.search(question, 10, 4)
+    assert lacking.misses == 4 and index.threshold_ns == index._threshold.step_ns
+
+
 def test_a_threshold_above_all_clusters_comes_down_again(tmp_path: Path) -> None:
     """What is not to be cached is not missed: it would be by every question, and nothing be cached any more."""
     index, _ = built(tmp_path, Configuration.EDGERAG, slo_ns=1e12)

@@ -83,6 +83,11 @@ class Found(Staged):
     hits: int = 0
     misses: int = 0
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether more of the clusters that the cache is to have were lacking than were there."""
+        return self.misses > self.hits
+
 
 @dataclass
 class _Cluster:
@@ -279,7 +284,7 @@ class EdgeIndex:
         if self.settings.configuration is not Configuration.EDGERAG:
             return
         self._set_step()
-        self._threshold.observe(latency_ns, has_missed=found.misses > 0)
+        self._threshold.observe(latency_ns, has_missed=found.has_missed)
         self._cache.drop_cheaper(self._threshold.cost_ns)
 
     def _set_step(self) -> None:
