@@ -39,6 +39,9 @@ step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
+step "the codec beside others"
+cargo test -q --locked --manifest-path lab/peers/codec/Cargo.toml 2>&1 | tee -a "$log"
+
 step "each remedy is one folder"
 scripts/remedies-apart.sh
 

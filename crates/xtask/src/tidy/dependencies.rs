@@ -15,6 +15,8 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-cache", 2),
     ("scotfree-retrieval", 1),
     ("scotfree-study", 1),
+    ("scotfree-transform", 1),
+    ("scotfree-codegen", 2),
     ("scotfree-python", 2),
     ("scotfree-session", 2),
     ("scotfree-device", 3),

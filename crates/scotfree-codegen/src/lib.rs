@@ -1,0 +1,131 @@
+//! Rust for messages of .proto files, over scotfree-transform: for `build.rs`.
+//!
+//! ```no_run
+//! // build.rs
+//! scotfree_codegen::Config::new().compile(&["proto/app.proto"], &["proto"]).unwrap();
+//! // src/main.rs: include!(concat!(env!("OUT_DIR"), "/messages.rs"));
+//! ```
+//!
+//! Invariant: what is generated has no unsafe code, and is the same for the same files.
+#![forbid(unsafe_code)]
+
+mod emit;
+mod names;
+mod straight;
+
+use scotfree_transform::descriptor::{read, types_of, DescriptorError, Loaded};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why nothing was generated.
+#[derive(Debug, Error)]
+pub enum CodegenError {
+    /// The files are not Protobuf, or what they import is not found.
+    #[error("compile {files}: {reason}")]
+    Proto {
+        /// What was to be compiled.
+        files: String,
+        /// What the compiler says.
+        reason: String,
+    },
+    /// See there.
+    #[error(transparent)]
+    Descriptor(#[from] DescriptorError),
+    /// No folder was named, and cargo did not name one.
+    #[error("write the generated code: no folder; call out_dir(…), or run from build.rs, where cargo sets OUT_DIR")]
+    NoFolder,
+    /// The file could not be written.
+    #[error("write {path}: {reason}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+}
+
+/// What is generated, and where to.
+#[derive(Debug, Clone)]
+pub struct Config {
+    out_dir: Option<PathBuf>,
+    file_name: String,
+    cold: Vec<String>,
+    runtime: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            out_dir: std::env::var_os("OUT_DIR").map(PathBuf::from),
+            file_name: "messages.rs".to_owned(),
+            cold: Vec::new(),
+            runtime: "::scotfree_transform".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    /// To `messages.rs` in cargo's `OUT_DIR`.
+    pub fn new() -> Self {
+        Config::default()
+    }
+
+    /// Another folder.
+    pub fn out_dir(&mut self, folder: impl Into<PathBuf>) -> &mut Self {
+        self.out_dir = Some(folder.into());
+        self
+    }
+
+    /// Another name of the file.
+    pub fn file_name(&mut self, name: impl Into<String>) -> &mut Self {
+        self.file_name = name.into();
+        self
+    }
+
+    /// Has messages of this full name (`pkg.Type`) done by the table: less code, for what is rare.
+    pub fn cold(&mut self, name: impl Into<String>) -> &mut Self {
+        self.cold.push(name.into());
+        self
+    }
+
+    /// Compiles files, which lie in one of `includes`, as does what they import.
+    pub fn compile(
+        &self,
+        files: &[impl AsRef<Path>],
+        includes: &[impl AsRef<Path>],
+    ) -> Result<(), CodegenError> {
+        let folder = self.out_dir.clone().ok_or(CodegenError::NoFolder)?;
+        let path = folder.join(&self.file_name);
+        let text = self.generate(files, includes)?;
+        std::fs::write(&path, text)
+            .map_err(|reason| CodegenError::Write { path: path.display().to_string(), reason })
+    }
+
+    /// The same as text.
+    pub fn generate(
+        &self,
+        files: &[impl AsRef<Path>],
+        includes: &[impl AsRef<Path>],
+    ) -> Result<String, CodegenError> {
+        let set = protox::compile(files, includes).map_err(|error| CodegenError::Proto {
+            files: files
+                .iter()
+                .map(|file| file.as_ref().display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+            reason: format!("{error:?}"),
+        })?;
+        let files = read(&protox::prost::Message::encode_to_vec(&set))?;
+        let loaded = types_of(&files)?;
+        Ok(emit::file(&loaded, &names::Names::of(&files), self))
+    }
+
+    /// Whether a type is done by the table.
+    fn is_cold(&self, loaded: &Loaded, index: usize) -> bool {
+        let schema = &loaded.types.types[index];
+        schema.fields.len() > STRAIGHT_FIELDS_MAX || self.cold.iter().any(|name| *name == schema.name)
+    }
+}
+
+/// A type of more fields is done by the table: a line so long would not stay in the instruction cache.
+const STRAIGHT_FIELDS_MAX: usize = 64;

@@ -1,0 +1,140 @@
+//! Room for the slots of messages, and for what they refer to.
+//!
+//! Invariant: what is allocated is zero, lies at a multiple of eight bytes, and stays where it is until the reset.
+
+use crate::error::Exhausted;
+
+/// Where something lies in an arena, in bytes; 0 is nowhere.
+pub type Offset = u32;
+
+/// Room that is used again for message after message: from the second on, nothing is asked of the heap.
+#[derive(Debug, Clone, Default)]
+pub struct Arena {
+    pub(crate) memory: Memory,
+    /// What inputs were copied to that had no room behind them, or that are to be kept.
+    pub(crate) input: Vec<u8>,
+}
+
+impl Arena {
+    /// One that grows up to the limits of the messages that are decoded into it.
+    pub fn new() -> Self {
+        Arena::default()
+    }
+
+    /// Forgets what is in it; its room stays.
+    pub fn reset(&mut self) {
+        self.memory.used = 0;
+        self.input.clear();
+    }
+
+    /// How many bytes messages and what they refer to take in it.
+    pub fn used_bytes(&self) -> usize {
+        self.memory.used as usize + self.input.len()
+    }
+}
+
+/// The part of slots.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory {
+    /// All of it was written once, so that growing is the only cost of what is not used yet.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) used: u32,
+    /// More than that is refused.
+    pub(crate) limit: u32,
+}
+
+/// The first bytes are nobody's, so that 0 is nowhere.
+const FIRST: u32 = 8;
+const ALIGNED: u32 = 8;
+const BYTES_MIN: usize = 1024;
+
+impl Memory {
+    /// So many bytes, zero.
+    #[inline(always)]
+    pub(crate) fn allocate(&mut self, bytes: u32) -> Result<Offset, Exhausted> {
+        let at = self.used.max(FIRST);
+        let end = self.end(at, bytes)?;
+        self.bytes[at as usize..end as usize].fill(0);
+        self.used = end;
+        Ok(at)
+    }
+
+    /// Where so many bytes from `at` on would end, once there is room.
+    #[inline(always)]
+    fn end(&mut self, at: u32, bytes: u32) -> Result<u32, Exhausted> {
+        let end = u64::from(at) + u64::from(bytes).next_multiple_of(u64::from(ALIGNED));
+        if end > self.bytes.len() as u64 {
+            self.grow(end)?;
+        }
+        Ok(end as u32)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, end: u64) -> Result<(), Exhausted> {
+        if end > u64::from(self.limit) {
+            return Err(Exhausted);
+        }
+        let room = (end as usize)
+            .max(self.bytes.len() * 2)
+            .max(BYTES_MIN)
+            .min((self.limit as usize).max(end as usize));
+        self.bytes.resize(room, 0);
+        Ok(())
+    }
+
+    /// Makes room for an element behind the `count` that lie at `at`: where they begin then.
+    ///
+    /// How many there is room for follows from how many there are: a power of two, and at least four. So a slot needs
+    /// not say it.
+    #[inline(always)]
+    pub(crate) fn room_for_one_more(
+        &mut self,
+        at: Offset,
+        count: u32,
+        size: u32,
+    ) -> Result<Offset, Exhausted> {
+        if count >= FEWEST && !count.is_power_of_two() || count > 0 && count < FEWEST {
+            return Ok(at);
+        }
+        self.room_for(at, count, u64::from(count) + 1, size)
+    }
+
+    /// Makes room for so many elements in all.
+    pub(crate) fn room_for(
+        &mut self,
+        at: Offset,
+        count: u32,
+        wanted: u64,
+        size: u32,
+    ) -> Result<Offset, Exhausted> {
+        let (has, needs) = (capacity(count.into()), capacity(wanted));
+        if needs <= has {
+            return Ok(at);
+        }
+        let bytes = u32::try_from(needs * u64::from(size)).map_err(|_| Exhausted)?;
+        let has_bytes = (has * u64::from(size)).next_multiple_of(ALIGNED.into()) as u32;
+        if at != 0 && at + has_bytes == self.used {
+            // The last of all: it grows where it lies.
+            let end = self.end(at, bytes)?;
+            self.bytes[self.used as usize..end as usize].fill(0);
+            self.used = end;
+            return Ok(at);
+        }
+        let moved = self.allocate(bytes)?;
+        let from = at as usize;
+        self.bytes.copy_within(from..from + count as usize * size as usize, moved as usize);
+        Ok(moved)
+    }
+}
+
+const FEWEST: u32 = 4;
+
+/// For how many elements there is room where there are so many.
+fn capacity(count: u64) -> u64 {
+    if count == 0 {
+        0
+    } else {
+        count.next_power_of_two().max(FEWEST.into())
+    }
+}

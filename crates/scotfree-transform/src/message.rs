@@ -1,0 +1,166 @@
+//! What was decoded, to be read.
+//!
+//! Invariant: a view's places are within its slots and its input, for decoding has written both.
+
+use crate::arena::{Arena, Offset};
+use crate::error::DecodeError;
+use crate::limits::Limits;
+use crate::protobuf::decode::{decode_into, unknown_slot, RUN_BYTES};
+use crate::raw::frame::Frame;
+use crate::raw::path::Path;
+use crate::raw::read::Slots;
+use crate::raw::writer::Writer;
+use crate::schema::{Field, Kind, TypeSchema, Types};
+use crate::slots::{number, width, Span, IN_ARENA};
+
+/// A message as its schema says it: its fields by the schema's.
+#[derive(Clone, Copy)]
+pub struct View<'m> {
+    pub(crate) types: &'m Types,
+    pub(crate) schema: &'m TypeSchema,
+    pub(crate) memory: &'m [u8],
+    pub(crate) input: &'m [u8],
+    pub(crate) slots: Offset,
+}
+
+/// A value of a field.
+#[derive(Clone, Copy)]
+pub enum Value<'m> {
+    /// A number or a truth, as its bits.
+    Number(u64),
+    /// A string's or field of bytes' bytes.
+    Bytes(&'m [u8]),
+    /// A message.
+    Message(View<'m>),
+}
+
+impl<'m> View<'m> {
+    /// Its type.
+    pub fn schema(&self) -> &'m TypeSchema {
+        self.schema
+    }
+
+    /// Whether the field is there: of one that is repeated, whether there are any.
+    pub fn has(&self, field: &Field) -> bool {
+        self.memory[self.slots as usize + field.presence as usize / 8] >> (field.presence % 8) & 1 == 1
+    }
+
+    /// The value of a field that is there, and the last one of one that is repeated.
+    pub fn get(&self, field: &Field) -> Option<Value<'m>> {
+        self.has(field).then(|| {
+            if is_many(field) {
+                self.element(field, self.count(field) - 1)
+            } else {
+                self.value(field.kind, field, self.slot(field))
+            }
+        })
+    }
+
+    /// How many values there are of a repeated field.
+    pub fn count(&self, field: &Field) -> usize {
+        debug_assert!(is_many(field));
+        if self.has(field) {
+            Span::read(self.slot(field)).len as usize
+        } else {
+            0
+        }
+    }
+
+    /// One of the values of a repeated field. Panics, if there are not so many.
+    pub fn element(&self, field: &Field, index: usize) -> Value<'m> {
+        assert!(index < self.count(field));
+        let size = width(field.kind) as usize;
+        let at = Span::read(self.slot(field)).at as usize + index * size;
+        self.value(field.kind, field, &self.memory[at..at + size])
+    }
+
+    fn slot(&self, field: &Field) -> &'m [u8] {
+        &self.memory[(self.slots + field.slot) as usize..]
+    }
+
+    fn value(&self, kind: Kind, field: &Field, slot: &'m [u8]) -> Value<'m> {
+        match kind {
+            Kind::String | Kind::Bytes => Value::Bytes(self.bytes(Span::read(slot))),
+            Kind::Message | Kind::Group => {
+                let schema = &self.types.types[field.sub as usize];
+                Value::Message(View { schema, slots: number::<4>(slot) as Offset, ..*self })
+            }
+            kind => Value::Number(match width(kind) {
+                1 => u64::from(slot[0]),
+                4 => number::<4>(slot),
+                _ => number::<8>(slot),
+            }),
+        }
+    }
+
+    /// The bytes of a span: in the input, or in the arena.
+    pub(crate) fn bytes(&self, span: Span) -> &'m [u8] {
+        let whole = if span.at & IN_ARENA == 0 { self.input } else { self.memory };
+        let at = (span.at & !IN_ARENA) as usize;
+        &whole[at..at + span.len as usize]
+    }
+
+    /// The fields that the schema does not know, in their order: runs of bytes as they came.
+    pub fn unknown(&self) -> impl Iterator<Item = &'m [u8]> + use<'m> {
+        let runs = Span::read(&self.memory[self.slots as usize + unknown_slot(self.schema)..]);
+        let view = *self;
+        (0..runs.len)
+            .map(move |run| view.bytes(Span::read(&view.memory[(runs.at + run * RUN_BYTES) as usize..])))
+    }
+}
+
+/// Whether a field has many values.
+pub(crate) fn is_many(field: &Field) -> bool {
+    use crate::schema::Shape;
+    match field.shape {
+        Shape::Repeated | Shape::Packed | Shape::Map => true,
+        Shape::Implicit | Shape::Explicit | Shape::Required => false,
+    }
+}
+
+/// Decodes by the table; what is read lies in the arena and the input.
+pub fn decode<'m>(
+    types: &'m Types,
+    index: u16,
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<View<'m>, DecodeError> {
+    let slots = decode_into(types, index, input, &mut arena.memory, limits)?;
+    Ok(View { types, schema: &types.types[index as usize], memory: &arena.memory.bytes, input, slots })
+}
+
+/// A type of messages that was generated.
+///
+/// What it says is what decoding and reading go by: it is written by `scotfree-codegen` from the same layout as its
+/// `Types`, which a test of the crate it is generated into need not look at again.
+pub trait Type: Sized + 'static {
+    /// Its place in `types`.
+    const INDEX: u16;
+    /// As `TypeSchema::slot_bytes`.
+    const SLOT_BYTES: u32;
+    /// As `TypeSchema::fields`.
+    const FIELDS: &'static [Field];
+    /// As `TypeSchema::oneofs`.
+    const ONEOFS: &'static [(u16, u16)];
+    /// As `TypeSchema::has_required`.
+    const HAS_REQUIRED: bool;
+    /// Where the slot of unknown fields is: behind the words of presence bits.
+    const UNKNOWN_SLOT: u32;
+    /// The words of presence bits.
+    type Presence: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
+    /// How a message of it is read.
+    type Ref<'m>: Copy;
+
+    /// The set that it is of.
+    fn types() -> &'static Types;
+
+    /// A message as its reader.
+    fn reader(slots: Slots<'_, Self>) -> Self::Ref<'_>;
+
+    /// The straight line. Returns where the message ended.
+    fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError>;
+
+    /// The straight line.
+    fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o>;
+}

@@ -1,0 +1,97 @@
+//! Protobuf's binary format.
+
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub(crate) mod wire;
+
+use crate::arena::Arena;
+use crate::error::DecodeError;
+use crate::limits::Limits;
+use crate::message::Type;
+use crate::raw::frame::Frame;
+use crate::raw::path::{chosen, CpuPath, Path as _, Portable};
+use crate::raw::read::Slots;
+use crate::raw::writer::Writer;
+use crate::slots::SLACK;
+use decode::Decoding;
+
+/// Decodes a message; what is read of it lies in `input` and `arena`.
+pub fn decode<'m, T: Type>(
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<T::Ref<'m>, DecodeError> {
+    decode_on::<T>(chosen(), input, arena, limits)
+}
+
+/// The same by a path that is said.
+#[inline]
+pub fn decode_on<'m, T: Type>(
+    path: CpuPath,
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<T::Ref<'m>, DecodeError> {
+    decode_slots_on(path, input, arena, limits).map(T::reader)
+}
+
+/// The same as its slots.
+#[doc(hidden)]
+#[inline]
+pub fn decode_slots_on<'m, T: Type>(
+    path: CpuPath,
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<Slots<'m, T>, DecodeError> {
+    let depth_left = decode::begin(input, &mut arena.memory, limits)?;
+    let end = input.len();
+    // What is short is copied, so that there are bytes behind it: cheaper than asking at each field how many there are.
+    let input = if end <= COPIED_MAX { copied(input, &mut arena.input) } else { input };
+    let mut decoding =
+        Decoding { memory: &mut arena.memory, types: T::types(), unknown_left: limits.unknown_fields_max };
+    let frame = Frame::<T>::root(&mut decoding, input, end, depth_left)?;
+    let slots = frame.slots();
+    match path {
+        CpuPath::Portable => Portable.decode(frame),
+        #[cfg(target_arch = "x86_64")]
+        CpuPath::Bmi2(path) => path.decode(frame),
+    }?;
+    Ok(Slots::new(&arena.memory.bytes, input, slots))
+}
+
+/// Longer inputs are read where they lie.
+const COPIED_MAX: usize = 4096;
+
+/// A copy of an input with bytes behind it.
+#[inline(always)]
+fn copied<'c>(input: &[u8], to: &'c mut Vec<u8>) -> &'c [u8] {
+    to.clear();
+    to.reserve(input.len() + SLACK);
+    to.extend_from_slice(input);
+    to.extend_from_slice(&[0; SLACK]);
+    to
+}
+
+/// Appends a message.
+pub fn encode<T: Type>(message: Slots<'_, T>, out: &mut Vec<u8>) {
+    encode_on::<T>(chosen(), message, out);
+}
+
+/// The same by a path that is said.
+#[inline]
+pub fn encode_on<T: Type>(path: CpuPath, message: Slots<'_, T>, out: &mut Vec<u8>) {
+    let writer = Writer::new(out);
+    match path {
+        CpuPath::Portable => Portable.encode(message, writer),
+        #[cfg(target_arch = "x86_64")]
+        CpuPath::Bmi2(path) => path.encode(message, writer),
+    }
+    .finish();
+}
+
+/// By the table, of types that are known at run time.
+pub mod table {
+    pub use super::encode::encode;
+    pub use crate::message::decode;
+}

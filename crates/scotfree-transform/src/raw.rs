@@ -1,0 +1,12 @@
+//! What is not checked again at each access, with the reason why it need not be.
+//!
+//! Invariant: slots are written by this crate alone. Generated code says a field by its place in the type's schema,
+//! which is checked when it is compiled, so that what a slot is read as is what was written to it.
+#![allow(unsafe_code)]
+
+pub(crate) mod frame;
+pub(crate) mod path;
+pub(crate) mod read;
+pub(crate) mod text;
+pub(crate) mod word;
+pub(crate) mod writer;

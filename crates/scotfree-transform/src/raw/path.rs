@@ -1,0 +1,206 @@
+//! How bits are gathered and spread: portably, or by a processor's own instructions.
+//!
+//! Invariant: all paths give equal bits. A `Bmi2` exists only where the processor has these instructions.
+
+use super::frame::{Frame, Numbers};
+use super::read::Slots;
+use super::writer::Writer;
+use crate::error::DecodeError;
+use crate::message::Type;
+use crate::slots::Span;
+use std::sync::OnceLock;
+
+/// Seven bits of each of eight bytes.
+const SEVENS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+/// One way to do it.
+pub trait Path: Copy + 'static {
+    /// Has the straight line of a type use the instructions of this path.
+    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError>;
+
+    /// The same.
+    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o>;
+
+    /// The same of a run of numbers.
+    fn numbers(self, run: Numbers<'_>) -> Option<Span>;
+
+    /// The seven low bits of each byte, one behind the other.
+    fn gathered(self, bytes: u64) -> u64;
+
+    /// The reverse: 56 bits as seven of each byte.
+    fn spread(self, bits: u64) -> u64;
+}
+
+/// Shifts and masks: any processor.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+impl Path for Portable {
+    #[inline]
+    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
+        T::decode(self, frame)
+    }
+
+    #[inline]
+    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+        T::encode(self, message, writer)
+    }
+
+    #[inline(never)]
+    fn numbers(self, run: Numbers<'_>) -> Option<Span> {
+        run.decode(self)
+    }
+
+    #[inline(always)]
+    fn gathered(self, bytes: u64) -> u64 {
+        let pairs = (bytes & 0x007f_007f_007f_007f) | ((bytes & 0x7f00_7f00_7f00_7f00) >> 1);
+        let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+        (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
+    }
+
+    #[inline(always)]
+    fn spread(self, bits: u64) -> u64 {
+        let fours = (bits & 0x0fff_ffff) | ((bits & 0x00ff_ffff_f000_0000) << 4);
+        let pairs = (fours & 0x0000_3fff_0000_3fff) | ((fours & 0x0fff_c000_0fff_c000) << 2);
+        (pairs & 0x007f_007f_007f_007f) | ((pairs & 0x3f80_3f80_3f80_3f80) << 1)
+    }
+}
+
+/// `pext` and `pdep`. Not where they are microcode (AMD before Zen 3).
+#[derive(Debug, Clone, Copy)]
+#[cfg(target_arch = "x86_64")]
+pub struct Bmi2(());
+
+#[cfg(target_arch = "x86_64")]
+impl Bmi2 {
+    /// If the processor has them, and they pay.
+    pub fn detect() -> Option<Self> {
+        let has = std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("lzcnt");
+        (has && !is_microcode()).then_some(Bmi2(()))
+    }
+}
+
+/// A way that this processor has; all give equal bytes.
+#[derive(Debug, Clone, Copy)]
+pub enum CpuPath {
+    /// Shifts and masks.
+    Portable,
+    /// Its own instructions.
+    #[cfg(target_arch = "x86_64")]
+    Bmi2(Bmi2),
+}
+
+impl CpuPath {
+    /// All that this processor has.
+    pub fn all() -> impl Iterator<Item = CpuPath> {
+        #[cfg(target_arch = "x86_64")]
+        let native = Bmi2::detect().map(CpuPath::Bmi2);
+        #[cfg(not(target_arch = "x86_64"))]
+        let native = None;
+        std::iter::once(CpuPath::Portable).chain(native)
+    }
+}
+
+/// The fastest that there is, or what `SCOTFREE_TRANSFORM=portable` or `=bmi2` says; chosen once.
+#[inline(always)]
+pub(crate) fn chosen() -> CpuPath {
+    static CHOSEN: OnceLock<CpuPath> = OnceLock::new();
+    *CHOSEN.get_or_init(choose)
+}
+
+#[cold]
+fn choose() -> CpuPath {
+    let wanted = std::env::var("SCOTFREE_TRANSFORM").unwrap_or_default();
+    #[cfg(target_arch = "x86_64")]
+    if let (true, Some(path)) = (wanted != "portable", Bmi2::detect()) {
+        return CpuPath::Bmi2(path);
+    }
+    CpuPath::Portable
+}
+
+/// AMD's families before 19h.
+#[cfg(target_arch = "x86_64")]
+fn is_microcode() -> bool {
+    use std::arch::x86_64::__cpuid;
+    let vendor = __cpuid(0);
+    let is_amd = (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
+    let signature = __cpuid(1).eax;
+    let (base, extended) = (signature >> 8 & 0xf, signature >> 20 & 0xff);
+    is_amd && base + if base == 0xf { extended } else { 0 } < 0x19
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[inline]
+fn decode_bmi2<T: Type>(path: Bmi2, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
+    T::decode(path, frame)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[inline]
+fn encode_bmi2<'o, T: Type>(path: Bmi2, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+    T::encode(path, message, writer)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn numbers_bmi2(path: Bmi2, run: Numbers<'_>) -> Option<Span> {
+    run.decode(path)
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Path for Bmi2 {
+    #[inline]
+    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
+        // SAFETY: `self` was made by `detect`, which has seen the three features.
+        unsafe { decode_bmi2(self, frame) }
+    }
+
+    #[inline]
+    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+        // SAFETY: as above.
+        unsafe { encode_bmi2(self, message, writer) }
+    }
+
+    #[inline]
+    fn numbers(self, run: Numbers<'_>) -> Option<Span> {
+        // SAFETY: as above.
+        unsafe { numbers_bmi2(self, run) }
+    }
+
+    #[inline(always)]
+    fn gathered(self, bytes: u64) -> u64 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_pext_u64(bytes, SEVENS) }
+    }
+
+    #[inline(always)]
+    fn spread(self, bits: u64) -> u64 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_pdep_u64(bits, SEVENS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_paths_give_equal_bits() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..10_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = (seed ^ seed >> 31) & ((1 << 56) - 1);
+            let spread = Portable.spread(bits);
+            assert_eq!((Portable.gathered(spread | !SEVENS), spread & !SEVENS), (bits, 0));
+            #[cfg(target_arch = "x86_64")]
+            if let Some(bmi2) = Bmi2::detect() {
+                assert_eq!((bmi2.spread(bits), bmi2.gathered(spread | !SEVENS)), (spread, bits));
+            }
+        }
+    }
+}

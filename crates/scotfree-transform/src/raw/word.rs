@@ -1,0 +1,92 @@
+//! Eight bytes of an input at once.
+
+use super::path::Path;
+use crate::protobuf::wire::Wire;
+
+/// The low bytes of a word, by how many.
+pub(crate) const MASKS: [u64; 9] = [
+    0,
+    0xff,
+    0xffff,
+    0xff_ffff,
+    0xffff_ffff,
+    0xff_ffff_ffff,
+    0xffff_ffff_ffff,
+    0xff_ffff_ffff_ffff,
+    u64::MAX,
+];
+
+/// The tag of a field as its bytes in a word, and how many they are.
+pub(crate) const fn tag_of(number: u32, wire: Wire) -> (u64, usize) {
+    let wire = match wire {
+        Wire::Varint => 0,
+        Wire::Fixed64 => 1,
+        Wire::Bytes => 2,
+        Wire::GroupBegin => 3,
+        Wire::GroupEnd => 4,
+        Wire::Fixed32 => 5,
+    };
+    let mut left = (number as u64) << 3 | wire;
+    let (mut word, mut bytes) = (0, 0);
+    while left >= 0x80 {
+        word |= (left & 0x7f | 0x80) << (8 * bytes);
+        left >>= 7;
+        bytes += 1;
+    }
+    (word | left << (8 * bytes), bytes + 1)
+}
+
+/// The eight bytes at `at`; behind the input's end they are zero.
+#[inline(always)]
+pub(crate) fn word_at(input: &[u8], at: usize) -> u64 {
+    match input.get(at..at.wrapping_add(8)) {
+        Some(bytes) => u64::from_le_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+        ]),
+        None => word_at_end(input, at),
+    }
+}
+
+#[inline(never)]
+pub(crate) fn word_at_end(input: &[u8], at: usize) -> u64 {
+    let rest = input.get(at..).unwrap_or(&[]);
+    let mut word = [0; 8];
+    word[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(word)
+}
+
+const STOPS: u64 = 0x8080_8080_8080_8080;
+
+/// The number that begins in `body`, of which `known` bytes are the input's, and how many bytes it has; none, if it has
+/// more than ten. `at` is where it begins.
+#[inline(always)]
+pub(crate) fn varint<P: Path>(
+    path: P,
+    body: u64,
+    known: usize,
+    input: &[u8],
+    at: usize,
+    is_short: bool,
+) -> Option<(u64, usize)> {
+    if is_short && body & 0x80 == 0 {
+        return Some((body & 0x7f, 1));
+    }
+    let stops = !body & STOPS;
+    let bytes = stops.trailing_zeros() as usize / 8 + 1;
+    if bytes > known {
+        return long_varint(input, at);
+    }
+    Some((path.gathered(body & (stops ^ stops.wrapping_sub(1))), bytes))
+}
+
+#[inline(never)]
+fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut value = 0_u64;
+    for (count, &byte) in input.get(at..)?.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f).checked_shl(7 * count as u32)?;
+        if byte < 0x80 {
+            return Some((value, count + 1));
+        }
+    }
+    None
+}

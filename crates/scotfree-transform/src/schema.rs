@@ -1,0 +1,141 @@
+//! What is the same of all messages of one type: the type schema (Optimus Prime, 5.4).
+//!
+//! Invariant: a field's slot and presence bit lie within its type's slots, and `sub` names a type of the same set;
+//! `Types::check` says so of a set, at compile time for those that are generated.
+
+use std::borrow::Cow;
+
+/// What a field's values are, on the wire and in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // Protobuf's own names.
+pub enum Kind {
+    Bool,
+    Int32,
+    Int64,
+    Uint32,
+    Uint64,
+    Sint32,
+    Sint64,
+    Fixed32,
+    Fixed64,
+    Sfixed32,
+    Sfixed64,
+    Float,
+    Double,
+    /// Whose unknown numbers are kept as they are (proto3).
+    Enum,
+    /// Whose unknown numbers are unknown fields (proto2).
+    ClosedEnum,
+    String,
+    Bytes,
+    Message,
+    Group,
+}
+
+/// How many values a field has, and when it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Shape {
+    /// One, written unless it is zero or empty (proto3).
+    Implicit,
+    /// One, written if it was set.
+    Explicit,
+    /// One that must be there (proto2).
+    Required,
+    /// Many, each behind a tag of its own.
+    Repeated,
+    /// Many, together behind one tag.
+    Packed,
+    /// Many messages of a key (field 1) and a value (field 2); of equal keys the last counts.
+    Map,
+}
+
+/// Whether a string's bytes are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Utf8 {
+    /// Refused, if they are not UTF-8 (proto3).
+    Checked,
+    /// Taken as they are (proto2): a reader sees replacement characters where they are not UTF-8.
+    Unchecked,
+}
+
+/// No type, enumeration or group of fields.
+pub const NONE: u16 = u16::MAX;
+
+/// One field of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its number on the wire.
+    pub number: u32,
+    /// What its values are.
+    pub kind: Kind,
+    /// How many there are.
+    pub shape: Shape,
+    /// Whether a string is looked at.
+    pub utf8: Utf8,
+    /// Where its slot begins, in bytes from the beginning of the slots.
+    pub slot: u32,
+    /// The bit that says that it is there.
+    pub presence: u16,
+    /// The type of a message, group or map entry, or the enumeration of a closed enum, in its set; or `NONE`.
+    pub sub: u16,
+    /// The fields of which at most one is there, in the type's `oneofs`; or `NONE`.
+    pub oneof: u16,
+}
+
+/// A type of messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeSchema {
+    /// Its full name.
+    pub name: Cow<'static, str>,
+    /// How many bytes its slots take: words of presence, the unknown fields' slot, then the fields'.
+    pub slot_bytes: u32,
+    /// How many words of 64 bits say which fields are there.
+    pub presence_words: u16,
+    /// By ascending number.
+    pub fields: Cow<'static, [Field]>,
+    /// Their names, in the same order.
+    pub names: Cow<'static, [Cow<'static, str>]>,
+    /// For numbers below its length: 1 + the place of the field of that number, or 0.
+    pub dense: Cow<'static, [u16]>,
+    /// Presence bits of the fields of which at most one is there: a first bit and how many.
+    pub oneofs: Cow<'static, [(u16, u16)]>,
+    /// Whether a field is required.
+    pub has_required: bool,
+}
+
+impl TypeSchema {
+    /// The place of the field of this number.
+    #[inline]
+    pub fn place(&self, number: u32) -> Option<usize> {
+        match self.dense.get(number as usize) {
+            Some(&place) => (place as usize).checked_sub(1),
+            None => self.fields.binary_search_by_key(&number, |field| field.number).ok(),
+        }
+    }
+
+    /// The field of this name.
+    pub fn named(&self, name: &str) -> Option<&Field> {
+        self.names.iter().zip(&*self.fields).find(|(its, _)| *its == name).map(|(_, field)| field)
+    }
+}
+
+/// The numbers that a closed enumeration knows, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnumSchema {
+    /// Its full name.
+    pub name: Cow<'static, str>,
+    /// Its numbers.
+    pub numbers: Cow<'static, [i32]>,
+}
+
+/// A set of types that name each other by their places in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Types {
+    /// The types.
+    pub types: Cow<'static, [TypeSchema]>,
+    /// The closed enumerations.
+    pub enums: Cow<'static, [EnumSchema]>,
+}
