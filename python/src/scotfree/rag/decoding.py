@@ -11,7 +11,7 @@ _READ: Final = json.JSONDecoder().raw_decode
 
 
 # Metadata that many documents have alike, as `{"suffix": ".md"}`, are decoded once.
-_ALIKE_MAX: Final = 256
+_ALIKE_MAX: Final = 1024
 _SHORT_MAX: Final = 200
 _PLAIN: Final = (str, int, float, type(None))
 

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from scotfree.rag.decoding import decoded
@@ -62,8 +63,8 @@ class Outline:
 
     def within(self, start: int, end: int) -> tuple[Heading, ...]:
         """The headings that begin in a part of the document."""
-        first, last = (bisect_left(self.headings, at, key=lambda heading: heading.start) for at in (start, end))
-        return self.headings[first:last]
+        first = bisect_left(self._starts, start)
+        return self.headings[first : bisect_left(self._starts, end, first)]
 
     def section(self, start: int, end: int = 0) -> str:
         """The headings under which a passage stands, its own among them: `Logs > Rotation`.
@@ -72,8 +73,9 @@ class Outline:
         """
         if not self.headings:
             return ""
-        level = min((heading.level for heading in self.within(start + 1, end)), default=_LEVEL_MAX)
-        return _BELOW.join(heading.text for heading in self._path(start) if heading.level < level)
+        within = self.within(start + 1, end)
+        level = min(heading.level for heading in within) if within else _LEVEL_MAX
+        return _BELOW.join([heading.text for heading in self._path(start) if heading.level < level])
 
     def above(self, start: int, letters_max: int) -> str:
         """What is said above such a passage and not in it: title and headings, the nearest if they are long."""
@@ -88,12 +90,16 @@ class Outline:
         return found
 
     def _path(self, start: int) -> list[Heading]:
-        place = bisect_right(self.headings, start, key=lambda heading: heading.start) - 1
+        place = bisect_right(self._starts, start) - 1
         path: list[Heading] = []
         while place >= 0:
             path.append(self.headings[place])
             place = self._above[place]
         return path[::-1]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [heading.start for heading in self.headings]
 
     @cached_property
     def _above(self) -> list[int]:
@@ -136,21 +142,28 @@ class Outline:
 NONE: Final = Outline()
 
 
-# Passages that are found together are often of few documents.
-@lru_cache(maxsize=64)
+# Passages that are found together are often of few documents, as are those of searches that follow one another.
+@lru_cache(maxsize=256)
 def read(written: str | bytes) -> Outline:
     """What `written` wrote; `ValueError`: nothing of the kind."""
     if not written:
         return NONE
     try:
         said = decoded(written if isinstance(written, str) else _unpacked(written))
-        headings, at = [], 0
-        for gap, level, text in said.get("headings", ()):
-            at += int(gap)
-            headings.append(Heading(at, int(level), str(text)))
-        return Outline(str(said.get("unit", "")), (), str(said.get("title", "")), tuple(headings))
+        headings = _headings(said.get("headings", []))
+        return Outline(str(said.get("unit", "")), (), str(said.get("title", "")), headings)
     except (ArithmeticError, AttributeError, RecursionError, TypeError, zlib.error) as error:
         raise ValueError(str(error)) from None
+
+
+def _headings(kept: list[list[Any]]) -> tuple[Heading, ...]:
+    """A document has hundreds of them, of which a passage is under few: made by columns, a step for each."""
+    if not kept:
+        return ()
+    gaps, levels, texts = zip(*kept, strict=True)
+    if {*map(type, gaps), *map(type, levels)} != {int} or {*map(type, texts)} != {str}:
+        raise ValueError("what is no heading")
+    return tuple(map(Heading._make, zip(accumulate(gaps), levels, texts, strict=True)))
 
 
 def _unpacked(written: bytes) -> str:
