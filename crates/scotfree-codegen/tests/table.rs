@@ -1,5 +1,7 @@
 //! The table on what a file says: golden bytes, and what a stranger may cost.
 
+#![allow(clippy::unwrap_used)]
+
 use scotfree_transform::descriptor::{read, types_of, Loaded};
 use scotfree_transform::{protobuf::table, Arena, DecodeError, Limits, Value};
 
