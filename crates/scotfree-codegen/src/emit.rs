@@ -97,6 +97,7 @@ fn message(
 ) {
     let own = &name.name;
     let reader = format!("{}Ref", own.trim_start_matches("r#"));
+    let editor = format!("{}Mut", own.trim_start_matches("r#"));
     let up = "super::".repeat(name.modules.len());
     let child = |field: &Field| names.types[field.sub as usize].from(&name.modules);
     let _ = writeln!(
@@ -115,9 +116,13 @@ fn message(
     }
     let words = schema.presence_words;
     let _ = writeln!(out, "    ];\n    const ONEOFS: &'static [(u16, u16)] = &{:?};\n    const HAS_REQUIRED: bool = {};\n    const UNKNOWN_SLOT: u32 = {};", schema.oneofs, schema.has_required, words * 8);
-    let _ = writeln!(out, "    type Presence = [u64; {words}];\n    type Ref<'m> = {reader}<'m>;\n");
+    let _ = writeln!(out, "    type Presence = [u64; {words}];\n    type Ref<'m> = {reader}<'m>;\n    type Mut<'m> = {editor}<'m>;\n");
     let _ = writeln!(out, "    #[inline]\n    fn types() -> &'static Types {{\n        &{up}TYPES\n    }}\n");
     let _ = writeln!(out, "    #[inline(always)]\n    fn reader(slots: Slots<'_, Self>) -> {reader}<'_> {{\n        {reader}(slots)\n    }}\n");
+    let _ = writeln!(
+        out,
+        "    fn editor(edit: Edit<'_, Self>) -> {editor}<'_> {{\n        {editor}(edit)\n    }}\n"
+    );
     let is_cold = config.is_cold(loaded, index);
     if is_cold {
         out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
@@ -132,6 +137,7 @@ fn message(
         out.push_str("    }\n}\n\n");
     }
     readers(names, name, &reader, schema, out);
+    editors(names, name, &editor, &reader, schema, out);
 }
 
 /// How its fields are read.
@@ -146,6 +152,92 @@ fn readers(names: &Names, name: &Name, reader: &str, schema: &TypeSchema, out: &
         let _ = writeln!(out, "    /// Field {}.\n    #[inline(always)]\n    pub fn {rust}(self) -> {returns} {{\n        {body}\n    }}\n", field.number);
     }
     out.push_str("}\n");
+}
+
+/// How its fields are filled.
+fn editors(names: &Names, name: &Name, editor: &str, reader: &str, schema: &TypeSchema, out: &mut String) {
+    let own = &name.name;
+    let _ = writeln!(
+        out,
+        "\n/// One of [`{own}`] to be filled.\npub struct {editor}<'m>(Edit<'m, {own}>);\n\nimpl {editor}<'_> {{"
+    );
+    let _ = writeln!(out, "    /// What is in it so far.\n    pub fn reader(&self) -> {reader}<'_> {{\n        {reader}(self.0.slots())\n    }}\n");
+    for (at, (field, proto)) in schema.fields.iter().zip(&*schema.names).enumerate() {
+        let plain = snake(proto);
+        let inner = |suffix: &str| names.types[field.sub as usize].with_suffix(&name.modules, suffix);
+        let number = field.number;
+        for (doc, head, body) in setters(at, field, &plain, inner) {
+            let _ = writeln!(out, "    /// {doc} field {number}.\n    #[inline]\n    pub fn {head} {{\n        {body}\n    }}\n");
+        }
+    }
+    out.push_str("}\n");
+}
+
+/// What is said of a method, its head, and its body.
+type Method = (&'static str, String, String);
+
+fn setters(at: usize, field: &Field, name: &str, inner: impl Fn(&str) -> String) -> Vec<Method> {
+    const FULL: &str = "Result<(), Exhausted>";
+    let is_many = matches!(field.shape, Shape::Repeated | Shape::Packed | Shape::Map);
+    let (verb, call, doc) = if is_many { ("add", "push", "Adds to") } else { ("set", "set", "Sets") };
+    let mut methods = vec![match field.kind {
+        Kind::Message | Kind::Group => {
+            let (own, editor) = (inner(""), inner("Mut"));
+            let (head, call, doc) = if is_many {
+                (format!("add_{name}"), "push_message", "Adds a message to")
+            } else {
+                (format!("{name}_mut"), "message", "The message of")
+            };
+            (
+                doc,
+                format!("{head}(&mut self) -> Result<{editor}<'_>, Exhausted>"),
+                format!("self.0.{call}::<{at}, {own}>().map(<{own} as Type>::editor)"),
+            )
+        }
+        Kind::String => (
+            doc,
+            format!("{verb}_{name}(&mut self, text: &str) -> {FULL}"),
+            format!("self.0.{call}_text::<{at}>(text)"),
+        ),
+        Kind::Bytes => (
+            doc,
+            format!("{verb}_{name}(&mut self, bytes: &[u8]) -> {FULL}"),
+            format!("self.0.{call}_bytes::<{at}>(bytes)"),
+        ),
+        kind => {
+            let rust = number(kind).0;
+            let bits = to_bits(kind);
+            if is_many {
+                (
+                    doc,
+                    format!("add_{name}(&mut self, value: {rust}) -> {FULL}"),
+                    format!("self.0.push_bits::<{at}>({bits})"),
+                )
+            } else {
+                (
+                    doc,
+                    format!("set_{name}(&mut self, value: {rust})"),
+                    format!("self.0.set_bits::<{at}>({bits});"),
+                )
+            }
+        }
+    }];
+    methods.push(("Clears", format!("clear_{name}(&mut self)"), format!("self.0.clear::<{at}>();")));
+    methods
+}
+
+/// A number's bits, as its slot has them.
+fn to_bits(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool | Kind::Uint32 | Kind::Fixed32 => "u64::from(value)",
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum | Kind::ClosedEnum => {
+            "u64::from(value as u32)"
+        }
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => "value as u64",
+        Kind::Float => "u64::from(value.to_bits())",
+        Kind::Double => "value.to_bits()",
+        _ => "value",
+    }
 }
 
 fn getter(at: usize, field: &Field, inner: impl Fn(&str) -> String) -> (String, String) {

@@ -9,6 +9,7 @@
 
 mod arena;
 pub mod descriptor;
+mod edit;
 mod error;
 mod limits;
 mod message;
@@ -20,14 +21,15 @@ mod slots;
 pub use arena::Arena;
 pub use error::{DecodeError, Exhausted};
 pub use limits::Limits;
-pub use message::{Type, Value, View};
+pub use message::{Message, Type, Value, View};
 pub use raw::path::CpuPath;
 pub use schema::{EnumSchema, Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 
 /// What generated code calls. Not for others: it may change with every version.
 #[doc(hidden)]
 pub mod generated {
-    pub use crate::error::DecodeError;
+    pub use crate::edit::Edit;
+    pub use crate::error::{DecodeError, Exhausted};
     pub use crate::message::Type;
     pub use crate::raw::frame::{Frame, DONE};
     pub use crate::raw::path::Path;

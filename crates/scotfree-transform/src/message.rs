@@ -3,8 +3,10 @@
 //! Invariant: a view's places are within its slots and its input, for decoding has written both.
 
 use crate::arena::{Arena, Offset};
+use crate::edit::Edit;
 use crate::error::DecodeError;
 use crate::limits::Limits;
+use crate::protobuf;
 use crate::protobuf::decode::{decode_into, unknown_slot, RUN_BYTES};
 use crate::raw::frame::Frame;
 use crate::raw::path::Path;
@@ -12,6 +14,7 @@ use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
 use crate::schema::{Field, Kind, TypeSchema, Types};
 use crate::slots::{number, width, Span, IN_ARENA};
+use std::marker::PhantomData;
 
 /// A message as its schema says it: its fields by the schema's.
 #[derive(Clone, Copy)]
@@ -151,6 +154,8 @@ pub trait Type: Sized + 'static {
     type Presence: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
     /// How a message of it is read.
     type Ref<'m>: Copy;
+    /// How a message of it is filled.
+    type Mut<'m>;
 
     /// The set that it is of.
     fn types() -> &'static Types;
@@ -158,9 +163,69 @@ pub trait Type: Sized + 'static {
     /// A message as its reader.
     fn reader(slots: Slots<'_, Self>) -> Self::Ref<'_>;
 
+    /// A message as its editor.
+    fn editor(edit: Edit<'_, Self>) -> Self::Mut<'_>;
+
     /// The straight line. Returns where the message ended.
     fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError>;
 
     /// The straight line.
     fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o>;
+}
+
+/// A message that owns what it refers to: it may go to other threads and stay as long as wanted.
+pub struct Message<T: Type> {
+    arena: Arena,
+    slots: Offset,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Type> Message<T> {
+    /// An empty one.
+    pub fn new() -> Self {
+        let mut arena = Arena::new();
+        arena.memory.limit = i32::MAX as u32;
+        let slots =
+            arena.memory.allocate(T::SLOT_BYTES).expect("the slots of one message are less than the limit");
+        Message { arena, slots, of: PhantomData }
+    }
+
+    /// Decodes a copy of the bytes.
+    pub fn decode(input: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut arena = Arena::new();
+        let slots = protobuf::decode_kept::<T>(input, &mut arena, limits)?;
+        arena.memory.limit = i32::MAX as u32;
+        Ok(Message { arena, slots, of: PhantomData })
+    }
+
+    /// To be read.
+    pub fn get(&self) -> T::Ref<'_> {
+        T::reader(self.slots())
+    }
+
+    /// To be filled or changed.
+    pub fn edit(&mut self) -> T::Mut<'_> {
+        T::editor(Edit::new(&mut self.arena.memory, &self.arena.input, self.slots))
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        protobuf::encode::<T>(self.slots(), out);
+    }
+
+    fn slots(&self) -> Slots<'_, T> {
+        Slots::new(&self.arena.memory.bytes, &self.arena.input, self.slots)
+    }
+}
+
+impl<T: Type> Default for Message<T> {
+    fn default() -> Self {
+        Message::new()
+    }
+}
+
+impl<T: Type> Clone for Message<T> {
+    fn clone(&self) -> Self {
+        Message { arena: self.arena.clone(), slots: self.slots, of: PhantomData }
+    }
 }

@@ -4,7 +4,7 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod wire;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::message::Type;
@@ -44,12 +44,39 @@ pub fn decode_slots_on<'m, T: Type>(
     arena: &'m mut Arena,
     limits: &Limits,
 ) -> Result<Slots<'m, T>, DecodeError> {
-    let depth_left = decode::begin(input, &mut arena.memory, limits)?;
     let end = input.len();
-    // What is short is copied, so that there are bytes behind it: cheaper than asking at each field how many there are.
-    let input = if end <= COPIED_MAX { copied(input, &mut arena.input) } else { input };
-    let mut decoding =
-        Decoding { memory: &mut arena.memory, types: T::types(), unknown_left: limits.unknown_fields_max };
+    let is_short = end <= COPIED_MAX;
+    if is_short {
+        copy(input, &mut arena.input);
+    }
+    let input = if is_short { &arena.input } else { input };
+    let slots = straight::<T>(path, input, end, &mut arena.memory, limits)?;
+    Ok(Slots::new(&arena.memory.bytes, input, slots))
+}
+
+/// Decodes a copy, which stays in the arena: where the message's slots begin.
+pub(crate) fn decode_kept<T: Type>(
+    input: &[u8],
+    arena: &mut Arena,
+    limits: &Limits,
+) -> Result<Offset, DecodeError> {
+    // Before it is copied.
+    decode::begin(input.len(), &mut arena.memory, limits)?;
+    copy(input, &mut arena.input);
+    straight::<T>(chosen(), &arena.input, input.len(), &mut arena.memory, limits)
+}
+
+/// Decodes the first `end` bytes of an input.
+#[inline]
+fn straight<T: Type>(
+    path: CpuPath,
+    input: &[u8],
+    end: usize,
+    memory: &mut Memory,
+    limits: &Limits,
+) -> Result<Offset, DecodeError> {
+    let depth_left = decode::begin(end, memory, limits)?;
+    let mut decoding = Decoding { memory, types: T::types(), unknown_left: limits.unknown_fields_max };
     let frame = Frame::<T>::root(&mut decoding, input, end, depth_left)?;
     let slots = frame.slots();
     match path {
@@ -57,20 +84,20 @@ pub fn decode_slots_on<'m, T: Type>(
         #[cfg(target_arch = "x86_64")]
         CpuPath::Bmi2(path) => path.decode(frame),
     }?;
-    Ok(Slots::new(&arena.memory.bytes, input, slots))
+    Ok(slots)
 }
 
+/// What is short is copied, so that there are bytes behind it: cheaper than asking at each field how many there are.
 /// Longer inputs are read where they lie.
 const COPIED_MAX: usize = 4096;
 
-/// A copy of an input with bytes behind it.
+/// Copies an input, with bytes behind it.
 #[inline(always)]
-fn copied<'c>(input: &[u8], to: &'c mut Vec<u8>) -> &'c [u8] {
+fn copy(input: &[u8], to: &mut Vec<u8>) {
     to.clear();
     to.reserve(input.len() + SLACK);
     to.extend_from_slice(input);
     to.extend_from_slice(&[0; SLACK]);
-    to
 }
 
 /// Appends a message.

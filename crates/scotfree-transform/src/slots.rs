@@ -57,7 +57,13 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn write(self, slot: &mut [u8]) {
-        slot[..8].copy_from_slice(&(u64::from(self.at) | u64::from(self.len) << 32).to_le_bytes());
+        slot[..8].copy_from_slice(&self.word().to_le_bytes());
+    }
+
+    /// The same as one number.
+    #[inline(always)]
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.at) | u64::from(self.len) << 32
     }
 }
 

@@ -64,8 +64,10 @@ fn main() {
 
 /// Functions that read every field: of prost's struct, and of ours; and one that fills prost's.
 fn reader(name: &str, fields: &[(String, &str)]) -> String {
-    let (mut theirs, mut ours, mut fill) = (String::new(), String::new(), String::new());
+    let (mut theirs, mut ours, mut fill, mut copy) =
+        (String::new(), String::new(), String::new(), String::new());
     for (field, kind) in fields {
+        copy.push_str(&copied(field, kind));
         let (of_theirs, of_ours, made) = match *kind {
             "string" => ("text(&m.$)".into(), "text(m.$())".into(), "r.text()".into()),
             "bool" => ("u64::from(m.$)".into(), "u64::from(m.$())".into(), "r.number() % 2 == 1".into()),
@@ -103,6 +105,27 @@ fn reader(name: &str, fields: &[(String, &str)]) -> String {
     format!(
         "pub fn theirs_{low}(m: &prost_messages::{name}) -> u64 {{\n    let mut s = 0_u64;\n{theirs}    s\n}}\n\
          pub fn ours_{low}(m: messages::classes::{name}Ref<'_>) -> u64 {{\n    let mut s = 0_u64;\n{ours}    s\n}}\n\
-         pub fn fill_{low}(r: &mut Drawn) -> prost_messages::{name} {{\n    let mut m = prost_messages::{name}::default();\n{fill}    m\n}}\n"
+         pub fn fill_{low}(r: &mut Drawn) -> prost_messages::{name} {{\n    let mut m = prost_messages::{name}::default();\n{fill}    m\n}}\n\
+         pub fn copy_{low}(m: &prost_messages::{name}, to: &mut messages::classes::{name}Mut<'_>) {{\n{copy}}}\n"
     )
+}
+
+/// Sets a field of ours to what it is in prost's.
+fn copied(field: &str, kind: &str) -> String {
+    match kind {
+        "string" => format!("    if !m.{field}.is_empty() {{ to.set_{field}(&m.{field}).unwrap(); }}\n"),
+        "bool" | "double" | "uint32" | "fixed32" | "int32" | "int64" | "sint64" | "uint64" => {
+            format!("    to.set_{field}(m.{field});\n")
+        }
+        kind => {
+            let inner = kind.trim_start_matches("repeated ").to_lowercase();
+            if kind.starts_with("repeated ") {
+                format!(
+                    "    for one in &m.{field} {{ copy_{inner}(one, &mut to.add_{field}().unwrap()); }}\n"
+                )
+            } else {
+                format!("    if let Some(one) = &m.{field} {{ copy_{inner}(one, &mut to.{field}_mut().unwrap()); }}\n")
+            }
+        }
+    }
 }

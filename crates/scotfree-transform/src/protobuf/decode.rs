@@ -34,7 +34,7 @@ pub(crate) fn decode_into(
     memory: &mut Memory,
     limits: &Limits,
 ) -> Result<Offset, DecodeError> {
-    let depth_left = begin(input, memory, limits)?;
+    let depth_left = begin(input.len(), memory, limits)?;
     let schema = &types.types[index as usize];
     let slots = memory.allocate(schema.slot_bytes)?;
     let mut decoding = Decoding { memory, types, unknown_left: limits.unknown_fields_max };
@@ -45,8 +45,8 @@ pub(crate) fn decode_into(
 
 /// What is asked of a message before it is looked at; how deep others may lie in it.
 #[inline(always)]
-pub(crate) fn begin(input: &[u8], memory: &mut Memory, limits: &Limits) -> Result<u16, DecodeError> {
-    if input.len() as u64 > u64::from(limits.message_bytes_max.min(i32::MAX as u32)) {
+pub(crate) fn begin(bytes: usize, memory: &mut Memory, limits: &Limits) -> Result<u16, DecodeError> {
+    if bytes as u64 > u64::from(limits.message_bytes_max.min(i32::MAX as u32)) {
         return Err(DecodeError::TooLarge);
     }
     memory.limit = memory.used.saturating_add(limits.slots_bytes_max).min(i32::MAX as u32);
