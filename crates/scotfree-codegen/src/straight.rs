@@ -44,7 +44,8 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
     line("let mut next = 0;");
     line("loop {");
     let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<Vec<_>>().concat();
-    line(&format!("    {labels}match next {{"));
+    let whole = if count > GROUP { "'line: " } else { "" };
+    line(&format!("    {whole}{{ {labels}match next {{"));
     for at in 0..count.saturating_sub(1) {
         line(&format!("        {at} => break 'f{at},"));
     }
@@ -59,9 +60,14 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         let is_last = at + 1 == count;
         line(&format!("    {}", decode_step(at, field, &child)));
         if !is_last {
+            // So that a message of few fields does not look for all the others behind its end.
+            if (at + 1) % GROUP == 0 {
+                line("    if frame.is_at_end() { break 'line; }");
+            }
             line("    }");
         }
     }
+    line("    }");
     line("    if frame.is_over() { return Ok(frame.ended_at()); }");
     line("    (frame, next) = frame.other()?;");
     line("    if next == DONE { return Ok(frame.ended_at()); }");

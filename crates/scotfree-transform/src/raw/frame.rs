@@ -112,22 +112,16 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
         }
     }
 
-    /// Says that a field is there, or not; of a oneof, that no other is.
+    /// Says that a field is there; of a oneof, that no other is.
     #[inline(always)]
-    fn mark<const I: usize>(&mut self, is_set: bool) {
+    fn mark<const I: usize>(&mut self) {
         let field = const { T::FIELDS[I] };
         let presence = self.presence.as_mut();
         let (first, count) = const { oneof_of::<T>(I) };
         for bit in first..first + count {
             presence[bit as usize / 64] &= !(1 << (bit % 64));
         }
-        let word = &mut presence[field.presence as usize / 64];
-        match field.shape {
-            Shape::Implicit => {
-                *word = *word & !(1 << (field.presence % 64)) | u64::from(is_set) << (field.presence % 64);
-            }
-            _ => *word |= 1 << (field.presence % 64),
-        }
+        presence[field.presence as usize / 64] |= 1 << (field.presence % 64);
     }
 
     /// The eight bytes at `at`; behind the input's end they are zero.
@@ -173,19 +167,25 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
             return;
         }
         let value = in_slot(field.kind, raw);
+        // One that has to be absent then is the table's: nobody writes it, so that looking costs less than counting.
+        if matches!(field.shape, Shape::Implicit) && value == 0 {
+            return;
+        }
         self.write::<I>(value);
-        self.mark::<I>(value != 0);
+        self.mark::<I>();
         self.at += bytes;
     }
 
     /// Decodes a string or bytes, if it is the next field.
     #[inline(always)]
     pub fn text<const I: usize, P: Path>(&mut self, path: P) {
-        if let Some((span, until)) = self.span_ahead::<I, P>(path) {
-            self.write::<I>(u64::from(span.at) | u64::from(span.len) << 32);
-            self.mark::<I>(span.len > 0);
-            self.at = until;
+        let Some((span, until)) = self.span_ahead::<I, P>(path) else { return };
+        if matches!(const { T::FIELDS[I].shape }, Shape::Implicit) && span.len == 0 {
+            return;
         }
+        self.write::<I>(span.word());
+        self.mark::<I>();
+        self.at = until;
     }
 
     #[inline(always)]
@@ -285,7 +285,7 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
                 slots
             }
         };
-        self.mark::<I>(true);
+        self.mark::<I>();
         Ok(Some(Frame::new(self.decoding, self.input, from, until, slots, depth_left)))
     }
 
@@ -391,6 +391,12 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
             self.save_presence();
         }
         is_over
+    }
+
+    /// Whether nothing follows.
+    #[inline(always)]
+    pub fn is_at_end(&self) -> bool {
+        self.at == self.end
     }
 
     /// Where the message ended.
