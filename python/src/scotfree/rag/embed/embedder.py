@@ -64,8 +64,8 @@ def checked(tried: str, embedder: Embedder, made: Any, count: int) -> Vectors:
     if count and rows.shape != wanted:
         raise RagError(f"{tried}: the rows are of shape {rows.shape}, not {wanted}", "mend what makes them")
     rows = rows.reshape(wanted)
-    squares = np.einsum("ij,ij->i", rows, rows)
-    # A square is twice as far off as its root. What is no number is not within anything either.
-    if not np.abs(squares - 1).max(initial=0) <= 2 * _LENGTH_OFF_MAX:
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    # What is no number is not within anything either.
+    if not np.abs(lengths - 1).max(initial=0) <= _LENGTH_OFF_MAX:
         raise RagError(f"{tried}: a row has not the length one", "divide each by its length")
     return rows

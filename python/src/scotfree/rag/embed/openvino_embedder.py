@@ -73,13 +73,22 @@ def imported() -> Any:
         del sys.modules[_TELLING]
 
 
-@functools.cache
+# So that of two threads that ask first at the same time none makes a second one, which would go.
+_MAKING: Final = threading.Lock()
+
+
 def process_core() -> Any:
     """The library's device, once for all of the process and never given back.
 
     It has the thread that makes it handle signals on a stack of its own. When one of several goes, that stack may
     stay the thread's although it is gone, and the next signal ends the process, whoever handles it.
     """
+    with _MAKING:
+        return _core()
+
+
+@functools.cache
+def _core() -> Any:
     return imported().Core()
 
 
