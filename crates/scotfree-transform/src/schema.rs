@@ -1,7 +1,7 @@
 //! What is the same of all messages of one type: the type schema (Optimus Prime, 5.4).
 //!
-//! Invariant: a field's slot and presence bit lie within its type's slots, and `sub` names a type of the same set;
-//! `Types::check` says so of a set, at compile time for those that are generated.
+//! Invariant: a field's slot and presence bit lie within its type's slots, and `sub` names a type of the same set; that
+//! of generated types is asserted where they are compiled.
 
 use std::borrow::Cow;
 
@@ -122,7 +122,7 @@ impl TypeSchema {
     }
 }
 
-/// The numbers that a closed enumeration knows, ascending.
+/// The numbers that an enumeration knows, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnumSchema {
     /// Its full name.
@@ -136,6 +136,6 @@ pub struct EnumSchema {
 pub struct Types {
     /// The types.
     pub types: Cow<'static, [TypeSchema]>,
-    /// The closed enumerations.
+    /// The enumerations.
     pub enums: Cow<'static, [EnumSchema]>,
 }

@@ -125,7 +125,7 @@ impl Decoding<'_> {
                 }
                 let span = Span { at: bytes.at as u32, len: text.len() as u32 };
                 bytes.at = until;
-                self.put(place, field, u64::from(span.at) | u64::from(span.len) << 32, span.len > 0)
+                self.put(place, field, span.word(), span.len > 0)
             }
             kind => {
                 let raw = match wire_of(kind) {

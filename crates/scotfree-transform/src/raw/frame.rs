@@ -147,33 +147,14 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     #[inline(always)]
     pub fn number<const I: usize, P: Path>(&mut self, path: P) {
         let field = const { T::FIELDS[I] };
-        let (_, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
-        let Some(word) = self.ahead::<I>() else { return };
-        let found = match wire_of(field.kind) {
-            Wire::Fixed32 => Some((u64::from(self.word(self.at + tag_bytes) as u32), tag_bytes + 4)),
-            Wire::Fixed64 => Some((self.word(self.at + tag_bytes), tag_bytes + 8)),
-            _ => varint(
-                path,
-                word >> (8 * tag_bytes),
-                8 - tag_bytes,
-                self.input,
-                self.at + tag_bytes,
-                is_short(field.kind),
-            )
-            .map(|(raw, bytes)| (raw, tag_bytes + bytes)),
-        };
-        let Some((raw, bytes)) = found else { return };
-        if self.at + bytes > self.end {
-            return;
-        }
-        let value = in_slot(field.kind, raw);
+        let Some((value, until)) = self.number_ahead::<I, P>(path) else { return };
         // One that has to be absent then is the table's: nobody writes it, so that looking costs less than counting.
         if matches!(field.shape, Shape::Implicit) && value == 0 {
             return;
         }
         self.write::<I>(value);
         self.mark::<I>();
-        self.at += bytes;
+        self.at = until;
     }
 
     /// Decodes a string or bytes, if it is the next field.
@@ -217,9 +198,7 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
         let field = const { T::FIELDS[I] };
         loop {
             let found = match wire_of(field.kind) {
-                Wire::Bytes => self
-                    .span_ahead::<I, P>(path)
-                    .map(|(span, until)| (u64::from(span.at) | u64::from(span.len) << 32, until)),
+                Wire::Bytes => self.span_ahead::<I, P>(path).map(|(span, until)| (span.word(), until)),
                 _ => self.number_ahead::<I, P>(path),
             };
             let Some((value, until)) = found else { return };
@@ -294,12 +273,6 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     pub fn back(&mut self, at: usize) {
         self.at = at;
         self.find_room();
-    }
-
-    /// Whether the next field is this one, which has a length.
-    #[inline(always)]
-    pub fn is_next<const I: usize>(&self) -> bool {
-        self.at < self.end && self.ahead::<I>().is_some()
     }
 
     /// What is next, where the straight line did not go on: which field it goes on with, or that the message is over.
