@@ -66,6 +66,7 @@ fn all() -> Loaded {
             optional(14, "grid", list(list(Of::I32))),
             optional(15, "groups", map(Of::String, list(of("All")))),
             optional(40, "keyed", map(set(Of::I16), map(Of::Bool, Of::Double))),
+            optional(56, "far", Of::I32),
             optional(-1, "before", Of::I32),
             optional(0, "zero", Of::I32),
             optional(1000, "ids", set(Of::Uuid)),
@@ -199,7 +200,19 @@ fn ids_below_zero_and_far_apart_are_written_whole() {
     // From 4 to 19 is a step of 15, the longest; what is unknown says its id.
     let steps = b"\x45\x02\xf5\x02\x00";
     assert_eq!(again(Protocol::Compact, steps).unwrap(), b"\x45\x02\x05\x26\x02\x00");
+    // From 40 to 56 is one too far.
+    let far = b"\x0b\x50\x00\x05\x70\x02\x00";
+    assert_eq!(again(Protocol::Compact, far).unwrap(), far);
     assert_eq!(again(Protocol::Compact, b"\x15\x02\x00").unwrap(), b"\x05\x02\x02\x00");
+}
+
+#[test]
+fn a_count_of_fifteen_stands_behind_its_header() {
+    let fourteen = [b"\xc9\xe1" as &[u8], &[1; 14], b"\x00"].concat();
+    let fifteen = [b"\xc9\xf1\x0f" as &[u8], &[1; 15], b"\x00"].concat();
+    for whole in [fourteen, fifteen] {
+        assert_eq!(again(Protocol::Compact, &whole).unwrap(), whole);
+    }
 }
 
 #[test]
