@@ -14,6 +14,7 @@ use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
 use crate::schema::{Field, Kind, TypeSchema, Types};
 use crate::slots::{number, width, Span, IN_ARENA};
+use crate::thrift::{self, Protocol};
 use std::marker::PhantomData;
 
 /// A message as its schema says it: its fields by the schema's.
@@ -83,7 +84,7 @@ impl<'m> View<'m> {
 
     fn value(&self, kind: Kind, field: &Field, slot: &'m [u8]) -> Value<'m> {
         match kind {
-            Kind::String | Kind::Bytes => Value::Bytes(self.bytes(Span::read(slot))),
+            Kind::String | Kind::Bytes | Kind::Uuid => Value::Bytes(self.bytes(Span::read(slot))),
             Kind::Message | Kind::Group => {
                 let schema = &self.types.types[field.sub as usize];
                 Value::Message(View { schema, slots: number::<4>(slot) as Offset, ..*self })
@@ -105,10 +106,15 @@ impl<'m> View<'m> {
 
     /// The fields that the schema does not know, in their order: runs of bytes as they came.
     pub fn unknown(&self) -> impl Iterator<Item = &'m [u8]> + use<'m> {
-        let runs = Span::read(&self.memory[self.slots as usize + unknown_slot(self.schema)..]);
         let view = *self;
-        (0..runs.len)
-            .map(move |run| view.bytes(Span::read(&view.memory[(runs.at + run * RUN_BYTES) as usize..])))
+        self.unknown_runs().map(move |run| view.bytes(run))
+    }
+
+    /// The same as where they lie.
+    pub(crate) fn unknown_runs(&self) -> impl Iterator<Item = Span> + use<'m> {
+        let memory = self.memory;
+        let runs = Span::read(&memory[self.slots as usize + unknown_slot(self.schema)..]);
+        (0..runs.len).map(move |run| Span::read(&memory[(runs.at + run * RUN_BYTES) as usize..]))
     }
 }
 
@@ -150,6 +156,8 @@ pub trait Type: Sized + 'static {
     const HAS_REQUIRED: bool;
     /// Where the slot of unknown fields is: behind the words of presence bits.
     const UNKNOWN_SLOT: u32;
+    /// Whether it is of a .thrift file: then it is written by the protocols of Thrift, and only by these.
+    const IS_THRIFT: bool = false;
     /// The words of presence bits.
     type Presence: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
     /// How a message of it is read.
@@ -198,6 +206,14 @@ impl<T: Type> Message<T> {
         Ok(Message { arena, slots, of: PhantomData })
     }
 
+    /// Decodes a copy of the bytes of a struct of Thrift.
+    pub fn decode_thrift(protocol: Protocol, input: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut arena = Arena::new();
+        let slots = thrift::decode_kept::<T>(protocol, input, &mut arena, limits)?;
+        arena.memory.limit = i32::MAX as u32;
+        Ok(Message { arena, slots, of: PhantomData })
+    }
+
     /// To be read.
     pub fn get(&self) -> T::Ref<'_> {
         T::reader(self.slots())
@@ -211,6 +227,11 @@ impl<T: Type> Message<T> {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         protobuf::encode::<T>(self.slots(), out);
+    }
+
+    /// Appends its bytes as a struct of Thrift.
+    pub fn encode_thrift(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        thrift::encode::<T>(protocol, self.slots(), out);
     }
 
     fn slots(&self) -> Slots<'_, T> {

@@ -75,6 +75,7 @@ fn straight<T: Type>(
     memory: &mut Memory,
     limits: &Limits,
 ) -> Result<Offset, DecodeError> {
+    const { assert!(!T::IS_THRIFT, "a struct of Thrift is no message of Protobuf") };
     let depth_left = decode::begin(end, memory, limits)?;
     let mut decoding = Decoding { memory, types: T::types(), unknown_left: limits.unknown_fields_max };
     let frame = Frame::<T>::root(&mut decoding, input, end, depth_left)?;
@@ -93,7 +94,7 @@ const COPIED_MAX: usize = 4096;
 
 /// Copies an input, with bytes behind it.
 #[inline(always)]
-fn copy(input: &[u8], to: &mut Vec<u8>) {
+pub(crate) fn copy(input: &[u8], to: &mut Vec<u8>) {
     to.clear();
     to.reserve(input.len() + SLACK);
     to.extend_from_slice(input);
@@ -108,6 +109,7 @@ pub fn encode<T: Type>(message: Slots<'_, T>, out: &mut Vec<u8>) {
 /// The same by a path that is said.
 #[inline]
 pub fn encode_on<T: Type>(path: CpuPath, message: Slots<'_, T>, out: &mut Vec<u8>) {
+    const { assert!(!T::IS_THRIFT, "a struct of Thrift is no message of Protobuf") };
     let writer = Writer::new(out);
     match path {
         CpuPath::Portable => Portable.encode(message, writer),

@@ -60,6 +60,8 @@ fn main() {
     scotfree_codegen::Config::new().file_name("every.rs").compile(&every, &["proto"]).unwrap();
     let set = protox::compile(every, ["proto"]).unwrap();
     std::fs::write(out.join("every.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
+    println!("cargo::rerun-if-changed=thrift");
+    scotfree_codegen::Config::new().file_name("thrift.rs").compile(&["every.thrift"], &["thrift"]).unwrap();
 }
 
 /// Functions that read every field: of prost's struct, and of ours; and one that fills prost's.

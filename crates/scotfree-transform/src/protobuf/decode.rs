@@ -174,7 +174,7 @@ impl Decoding<'_> {
     }
 
     /// Says that a field is there, or is not; of those of which one may be there the others are not.
-    fn mark(&mut self, place: Place<'_>, field: &Field, is_there: bool) {
+    pub(crate) fn mark(&mut self, place: Place<'_>, field: &Field, is_there: bool) {
         if field.oneof != NONE {
             let (first, count) = place.schema.oneofs[field.oneof as usize];
             for bit in first..first + count {
@@ -189,7 +189,7 @@ impl Decoding<'_> {
         *byte = *byte & !(1 << (bit % 8)) | u8::from(is_there) << (bit % 8);
     }
 
-    fn is_there(&self, place: Place<'_>, bit: u16) -> bool {
+    pub(crate) fn is_there(&self, place: Place<'_>, bit: u16) -> bool {
         self.memory.bytes[place.slots as usize + bit as usize / 8] >> (bit % 8) & 1 == 1
     }
 
@@ -276,7 +276,8 @@ impl Decoding<'_> {
         self.run(place, at, Span { at: at as u32, len: (until - at) as u32 })
     }
 
-    fn run(&mut self, place: Place<'_>, at: usize, run: Span) -> Result<(), DecodeError> {
+    /// Keeps a run of unknown fields.
+    pub(crate) fn run(&mut self, place: Place<'_>, at: usize, run: Span) -> Result<(), DecodeError> {
         let Some(left) = self.unknown_left.checked_sub(1) else {
             return Err(DecodeError::TooManyUnknown { at });
         };
@@ -328,7 +329,7 @@ pub(crate) const fn wire_of(kind: Kind) -> Wire {
     match kind {
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => Wire::Fixed32,
         Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => Wire::Fixed64,
-        Kind::String | Kind::Bytes | Kind::Message => Wire::Bytes,
+        Kind::String | Kind::Bytes | Kind::Uuid | Kind::Message => Wire::Bytes,
         Kind::Group => Wire::GroupBegin,
         Kind::Bool
         | Kind::Int32
@@ -338,7 +339,9 @@ pub(crate) const fn wire_of(kind: Kind) -> Wire {
         | Kind::Sint32
         | Kind::Sint64
         | Kind::Enum
-        | Kind::ClosedEnum => Wire::Varint,
+        | Kind::ClosedEnum
+        | Kind::Int8
+        | Kind::Int16 => Wire::Varint,
     }
 }
 
