@@ -151,10 +151,10 @@ fn message(
         "    fn editor(edit: Edit<'_, Self>) -> {editor}<'_> {{\n        {editor}(edit)\n    }}\n"
     );
     if source.is_thrift || config.is_cold(schema) {
-        out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
+        out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
         out.push_str("    fn encode<'o, P: Path>(_: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {\n        writer.all_by_table(message)\n    }\n}\n\n");
     } else {
-        let _ = writeln!(out, "    #[inline(always)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
+        let _ = writeln!(out, "    #[inline(always)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
         straight::decode(schema, child, out);
         out.push_str("    }\n\n");
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };

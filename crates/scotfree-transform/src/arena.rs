@@ -24,10 +24,9 @@ impl Arena {
     /// Forgets what is in it; its room stays.
     pub fn reset(&mut self) {
         self.memory.used = 0;
-        self.input.clear();
     }
 
-    /// How many bytes messages and what they refer to take in it.
+    /// How many bytes messages and what they refer to take in it, with the room for inputs.
     pub fn used_bytes(&self) -> usize {
         self.memory.used as usize + self.input.len()
     }
@@ -53,9 +52,9 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn allocate(&mut self, bytes: u32) -> Result<Offset, Exhausted> {
         let at = self.used.max(FIRST);
-        let end = self.end(at, bytes)?;
-        self.bytes[at as usize..end as usize].fill(0);
-        self.used = end;
+        self.used = self.end(at, bytes)?;
+        // Of a length that is known when this is compiled, for a type's slots: some stores, and no call.
+        self.bytes[at as usize..][..bytes.next_multiple_of(ALIGNED) as usize].fill(0);
         Ok(at)
     }
 

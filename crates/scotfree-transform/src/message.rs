@@ -175,7 +175,7 @@ pub trait Type: Sized + 'static {
     fn editor(edit: Edit<'_, Self>) -> Self::Mut<'_>;
 
     /// The straight line. Returns where the message ended.
-    fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError>;
+    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError>;
 
     /// The straight line.
     fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o>;

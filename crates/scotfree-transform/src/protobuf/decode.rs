@@ -12,9 +12,10 @@ use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::{number, width, Span, IN_ARENA};
 
 /// What decoding one message shares with those within it.
-pub(crate) struct Decoding<'a> {
+pub struct Decoding<'a> {
     pub(crate) memory: &'a mut Memory,
     pub(crate) types: &'a Types,
+    pub(crate) input: &'a [u8],
     pub(crate) unknown_left: u32,
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn decode_into(
     let depth_left = begin(input.len(), memory, limits)?;
     let schema = &types.types[index as usize];
     let slots = memory.allocate(schema.slot_bytes)?;
-    let mut decoding = Decoding { memory, types, unknown_left: limits.unknown_fields_max };
+    let mut decoding = Decoding { memory, types, input, unknown_left: limits.unknown_fields_max };
     let mut bytes = Bytes { input, at: 0 };
     decoding.message(Place { schema, slots, depth_left }, &mut bytes, input.len(), None)?;
     Ok(slots)

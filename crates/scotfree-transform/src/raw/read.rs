@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 pub struct Slots<'m, T: Type> {
     pub(crate) memory: &'m [u8],
     pub(crate) input: &'m [u8],
-    room: *const u8,
-    of: PhantomData<fn() -> T>,
+    pub(super) room: *const u8,
+    pub(super) of: PhantomData<fn() -> T>,
 }
 
 // SAFETY: it is a shared reference to bytes.
@@ -87,10 +87,11 @@ impl<'m, T: Type> Slots<'m, T> {
         }
     }
 
-    /// What is in a field's slot, or nothing where it is not there: so of a oneof, whose members share theirs.
+    /// What is in a field's slot, or nothing where it is not there: only of a oneof, whose members share theirs, it has to
+    /// be asked.
     #[inline(always)]
     pub fn bits_if_there<const I: usize>(self) -> u64 {
-        if self.has::<I>() {
+        if const { T::FIELDS[I].oneof == crate::schema::NONE } || self.has::<I>() {
             self.bits::<I>()
         } else {
             0

@@ -80,7 +80,7 @@ pub(crate) fn varint<P: Path>(
 }
 
 #[inline(never)]
-fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
+pub(crate) fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for (count, &byte) in input.get(at..)?.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f).checked_shl(7 * count as u32)?;

@@ -27,7 +27,7 @@ pub(crate) fn decode_into(
     let depth_left = begin(input.len(), memory, limits)?;
     let schema = &types.types[index as usize];
     let slots = memory.allocate(schema.slot_bytes)?;
-    let table = Decoding { memory, types, unknown_left: limits.unknown_fields_max };
+    let table = Decoding { memory, types, input, unknown_left: limits.unknown_fields_max };
     let mut structs = Structs { table, types, reader: Reader { protocol, input, at: 0 } };
     structs.fields(Place { schema, slots, depth_left })?;
     let at = structs.reader.at;
