@@ -1,6 +1,7 @@
 //! Texts: whether bytes are one.
 
 use super::word::MASKS;
+use crate::planted::{self, Fault};
 use crate::slots::SLACK;
 
 const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -17,7 +18,8 @@ pub(crate) fn is_utf8(input: &[u8], from: usize, until: usize) -> bool {
     for (index, word) in input[from..from + SLACK].chunks_exact(8).enumerate() {
         let word =
             u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
-        seen |= word & MASKS[len.saturating_sub(index * 8).min(8)];
+        let looked_at = if planted::is(Fault::SkipUtf8BlockEdge) { 7 } else { 8 };
+        seen |= word & MASKS[len.saturating_sub(index * 8).min(looked_at)];
     }
     seen & HIGH == 0 || is_utf8_of_any_length(&input[from..until])
 }
