@@ -13,7 +13,7 @@ pub enum DecodeError {
     /// A field, or what it says of its length, ends behind the message that it is in.
     #[error("byte {at}: the message ends within a field")]
     Cut {
-        /// Where the field begins.
+        /// Where what does not end begins: a tag, a number or a length; of a group, where its end would be.
         at: usize,
     },
     /// A number of more than ten bytes, or of more bits than its kind has, or a field's tag of more than five bytes.

@@ -13,6 +13,8 @@ mod edit;
 mod error;
 mod limits;
 mod message;
+#[doc(hidden)]
+pub mod planted;
 pub mod protobuf;
 mod raw;
 mod schema;

@@ -6,13 +6,14 @@ use crate::arena::{Arena, Offset};
 use crate::edit::Edit;
 use crate::error::DecodeError;
 use crate::limits::Limits;
+use crate::planted::{self, Fault};
 use crate::protobuf;
 use crate::protobuf::decode::{decode_into, unknown_slot, RUN_BYTES};
 use crate::raw::frame::Frame;
 use crate::raw::path::Path;
 use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
-use crate::schema::{Field, Kind, TypeSchema, Types};
+use crate::schema::{Field, Kind, Shape, TypeSchema, Types};
 use crate::slots::{number, width, Span, IN_ARENA};
 use crate::thrift::{self, Protocol};
 use std::marker::PhantomData;
@@ -73,6 +74,8 @@ impl<'m> View<'m> {
     /// One of the values of a repeated field. Panics, if there are not so many.
     pub fn element(&self, field: &Field, index: usize) -> Value<'m> {
         assert!(index < self.count(field));
+        let is_turned = planted::is(Fault::MapFirstWins) && field.shape == Shape::Map;
+        let index = if is_turned { self.count(field) - 1 - index } else { index };
         let size = width(field.kind) as usize;
         let at = Span::read(self.slot(field)).at as usize + index * size;
         self.value(field.kind, field, &self.memory[at..at + size])
@@ -120,7 +123,6 @@ impl<'m> View<'m> {
 
 /// Whether a field has many values.
 pub(crate) fn is_many(field: &Field) -> bool {
-    use crate::schema::Shape;
     match field.shape {
         Shape::Repeated | Shape::Packed | Shape::Map => true,
         Shape::Implicit | Shape::Explicit | Shape::Required => false,

@@ -56,9 +56,10 @@ fn main() {
     prost_build::Config::new().compile_fds(set).unwrap();
     scotfree_codegen::Config::new().file_name("scotfree.rs").compile(&["classes.proto"], &[&out]).unwrap();
     println!("cargo::rerun-if-changed=proto");
-    let every = ["three.proto", "two.proto"];
+    let every = ["three.proto", "two.proto", "kinds.proto"];
     scotfree_codegen::Config::new().file_name("every.rs").compile(&every, &["proto"]).unwrap();
     scotfree_codegen::Config::new().file_name("otlp.rs").compile(&["otlp.proto"], &["proto"]).unwrap();
+    scotfree_codegen::Config::new().file_name("testee.rs").compile(&["testee.proto"], &["proto"]).unwrap();
     let set = protox::compile(every, ["proto"]).unwrap();
     std::fs::write(out.join("every.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
     println!("cargo::rerun-if-changed=thrift");

@@ -4,6 +4,7 @@
 
 use super::features::Features;
 use super::read::{DescriptorError, EnumDescription, FieldDescription, File, MessageDescription};
+use crate::message::is_many;
 use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::width;
 use std::borrow::Cow;
@@ -97,6 +98,7 @@ fn type_schema(
     let mut fields = Vec::with_capacity(described.len());
     for of in &described {
         let mut field = kind_and_shape(scope, of, types, enums, closed, scopes)?;
+        check(scope, of, fields.last().map(|before: &Field| before.number), is_many(&field))?;
         field.oneof = if of.is_proto3_optional { NONE } else { of.oneof.map_or(NONE, |oneof| oneof as u16) };
         fields.push(field);
     }
@@ -114,6 +116,28 @@ fn type_schema(
         fields: fields.into(),
         is_container: false,
     })
+}
+
+/// The highest number that a field may have.
+const NUMBER_MAX: u32 = (1 << 29) - 1;
+
+/// That a field, behind one of the number `before`, is one that a compiler would let pass.
+fn check(
+    scope: &Scope<'_>,
+    of: &FieldDescription,
+    before: Option<u32>,
+    is_many: bool,
+) -> Result<(), DescriptorError> {
+    let name = || format!("{}.{}", &scope.name[1..], of.name);
+    if of.number == 0 || of.number > NUMBER_MAX || before == Some(of.number) {
+        return Err(DescriptorError::Number { of: name(), number: of.number });
+    }
+    match of.oneof {
+        Some(oneof) if is_many || oneof >= scope.of.oneofs.len().min(NONE as usize) => {
+            Err(DescriptorError::Oneof { of: name() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Numbers up to here are found by one look.

@@ -8,6 +8,7 @@ use super::wire::{Bytes, Tag, Wire};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
+use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::{number, width, Span, IN_ARENA};
 
@@ -51,6 +52,8 @@ pub(crate) fn begin(bytes: usize, memory: &mut Memory, limits: &Limits) -> Resul
         return Err(DecodeError::TooLarge);
     }
     memory.limit = memory.used.saturating_add(limits.slots_bytes_max).min(i32::MAX as u32);
+    // What an earlier message was allowed is not this one's: whether it fits does not depend on those before.
+    memory.bytes.truncate(memory.limit as usize);
     limits.depth_max.checked_sub(1).ok_or(DecodeError::TooDeep { at: 0 })
 }
 
@@ -159,7 +162,11 @@ impl Decoding<'_> {
                 self.mark(place, field, true);
             }
             Shape::Implicit | Shape::Explicit | Shape::Required => {
-                self.mark(place, field, is_set || field.shape != Shape::Implicit);
+                if planted::is(Fault::FirstWins) && self.is_there(place, field.presence) {
+                    return Ok(());
+                }
+                let is_implicit = field.shape == Shape::Implicit || planted::is(Fault::DropPresenceOfZero);
+                self.mark(place, field, is_set || !is_implicit);
                 write(&mut self.memory.bytes[slot..], width(field.kind), value);
             }
         }
@@ -263,6 +270,9 @@ impl Decoding<'_> {
 
     /// Keeps a field that the schema does not know: as a run of the input, together with one that ends where it begins.
     pub(crate) fn unknown(&mut self, place: Place<'_>, at: usize, until: usize) -> Result<(), DecodeError> {
+        if planted::is(Fault::ForgetUnknown) {
+            return Ok(());
+        }
         let slot = place.slots as usize + unknown_slot(place.schema);
         let runs = Span::read(&self.memory.bytes[slot..]);
         if let Some(before) = runs.len.checked_sub(1) {
@@ -297,10 +307,12 @@ impl Decoding<'_> {
         number: &[u8],
     ) -> Result<(), DecodeError> {
         let (tag, tag_bytes) = encoded(u64::from(field) << 3);
-        let run = [&tag[..tag_bytes], number].concat();
-        let copy = self.memory.allocate(run.len() as u32)?;
-        self.memory.bytes[copy as usize..][..run.len()].copy_from_slice(&run);
-        self.run(place, at, Span { at: copy | IN_ARENA, len: run.len() as u32 })
+        let run_bytes = tag_bytes + number.len();
+        let copy = self.memory.allocate(run_bytes as u32)?;
+        let (its_tag, its_number) = self.memory.bytes[copy as usize..][..run_bytes].split_at_mut(tag_bytes);
+        its_tag.copy_from_slice(&tag[..tag_bytes]);
+        its_number.copy_from_slice(number);
+        self.run(place, at, Span { at: copy | IN_ARENA, len: run_bytes as u32 })
     }
 
     /// That all required fields are there.

@@ -8,6 +8,7 @@ use super::word::{long_varint, tag_of, varint, word_at, word_at_end, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::message::Type;
+use crate::planted::{self, Fault};
 use crate::protobuf::decode::{in_slot, wire_of, Decoding, Place};
 use crate::protobuf::wire::{Bytes, Wire};
 use crate::schema::{Field, Kind, Shape, Utf8, NONE};
@@ -236,7 +237,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         }
         let field = const { T::FIELDS[I] };
         if let Some((raw, until, stops)) = self.ahead_in_row::<I, P>(path) {
-            if until <= self.end && self.take::<I>(in_slot(field.kind, raw), until) {
+            let is_within = until <= self.end || planted::is(Fault::SkipEndCheck);
+            if is_within && self.take::<I>(in_slot(field.kind, raw), until) {
                 self.stops = stops;
             }
         }
@@ -296,10 +298,21 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         if matches!(field.shape, Shape::Implicit) && value == 0 {
             return false;
         }
+        if planted::is(Fault::DropPresenceOfZero) && value == 0 || self.is_first_kept::<I>() {
+            (self.at, self.stops) = (until, 0);
+            return false;
+        }
         self.write::<I>(value);
         self.mark::<I>();
         self.at = until;
         true
+    }
+
+    /// Whether a planted fault keeps what came first.
+    #[inline(always)]
+    fn is_first_kept<const I: usize>(&self) -> bool {
+        let bit = const { T::FIELDS[I].presence };
+        planted::is(Fault::FirstWins) && self.presence.as_ref()[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
     /// Decodes a string or bytes, if it is the next field.
@@ -367,7 +380,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
                 varint(path, word >> (8 * tag_bytes), 8 - tag_bytes, self.input, from, is_short(field.kind))?
             }
         };
-        (from + bytes <= self.end).then(|| (in_slot(field.kind, raw), from + bytes))
+        let is_within = from + bytes <= self.end || planted::is(Fault::SkipEndCheck);
+        is_within.then(|| (in_slot(field.kind, raw), from + bytes))
     }
 
     /// Puts a value behind those that are there; none, if the arena is full, which the table says then.

@@ -4,6 +4,7 @@
 
 use crate::arena::Offset;
 use crate::message::{Type, View};
+use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape, Utf8};
 use crate::slots::{number, width, Span, IN_ARENA};
 use std::borrow::Cow;
@@ -153,6 +154,8 @@ impl<'m, T: Type> Slots<'m, T> {
         let field = const { T::FIELDS[I] };
         let (word, size) = (self.bits::<I>(), width(field.kind) as usize);
         assert!(index < (word >> 32) as usize);
+        let is_turned = planted::is(Fault::MapFirstWins) && matches!(field.shape, Shape::Map);
+        let index = if is_turned { (word >> 32) as usize - 1 - index } else { index };
         let at = word as u32 as usize + index * size;
         match size {
             1 => u64::from(self.memory[at]),

@@ -1,6 +1,7 @@
 //! Texts: whether bytes are one.
 
 use super::path::Path;
+use crate::planted::{self, Fault};
 use crate::slots::SLACK;
 
 /// Whether the bytes of an input are UTF-8. Most are ASCII, and short: those are looked at without a branch on their
@@ -9,7 +10,8 @@ use crate::slots::SLACK;
 pub(crate) fn is_utf8<P: Path>(path: P, input: &[u8], from: usize, until: usize) -> bool {
     let len = until - from;
     let ahead = input.get(from..).and_then(|rest| rest.first_chunk::<SLACK>());
-    let is_ascii = ahead.is_some_and(|ahead| len <= SLACK && path.is_ascii(ahead, len));
+    let looked_at = if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len };
+    let is_ascii = ahead.is_some_and(|ahead| len <= SLACK && path.is_ascii(ahead, looked_at));
     is_ascii || is_utf8_of_any_length(&input[from..until])
 }
 

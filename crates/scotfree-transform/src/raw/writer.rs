@@ -6,6 +6,7 @@ use super::path::Path;
 use super::read::Slots;
 use super::word::{tag_of, MASKS};
 use crate::message::Type;
+use crate::planted::{self, Fault};
 use crate::protobuf::decode::wire_of;
 use crate::protobuf::encode::on_wire;
 use crate::protobuf::wire::Wire;
@@ -184,7 +185,7 @@ impl<'o> Writer<'o> {
     #[must_use]
     pub fn end(mut self, from: usize) -> Self {
         let length = self.at - from;
-        if length >= 0x80 {
+        if length >= 0x80 && !planted::is(Fault::ShortLength) {
             self.room(LENGTH_BYTES_MAX);
             self.at += make_room_for_length(self.start, from, length);
         } else {
