@@ -12,6 +12,7 @@
 mod emit;
 mod names;
 mod straight;
+mod visit;
 
 use scotfree_transform::descriptor::{read, types_of, DescriptorError, Loaded};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,14 @@ pub enum CodegenError {
     /// No folder was named, and cargo did not name one.
     #[error("write the generated code: no folder; call out_dir(…), or run from build.rs, where cargo sets OUT_DIR")]
     NoFolder,
+    /// A field that no visitor is handed.
+    #[error("make visitors: {field} is {why}; take Config::new() without visitors()")]
+    NotVisited {
+        /// The field, by its message and number.
+        field: String,
+        /// What it is.
+        why: &'static str,
+    },
     /// The file could not be written.
     #[error("write {path}: {reason}")]
     Write {
@@ -50,6 +59,7 @@ pub struct Config {
     out_dir: Option<PathBuf>,
     file_name: String,
     cold: Vec<String>,
+    is_visited: bool,
     runtime: String,
 }
 
@@ -59,6 +69,7 @@ impl Default for Config {
             out_dir: std::env::var_os("OUT_DIR").map(PathBuf::from),
             file_name: "messages.rs".to_owned(),
             cold: Vec::new(),
+            is_visited: false,
             runtime: "::scotfree_transform".to_owned(),
         }
     }
@@ -85,6 +96,13 @@ impl Config {
     /// Has messages of this full name (`pkg.Type`) done by the table: less code, for what is rare.
     pub fn cold(&mut self, name: impl Into<String>) -> &mut Self {
         self.cold.push(name.into());
+        self
+    }
+
+    /// Makes visitors instead: of each type a trait with a method a field, which is called as the fields come. Nothing
+    /// is kept, so that reading a message once costs less than decoding it; strings are handed out as bytes, unchecked.
+    pub fn visitors(&mut self) -> &mut Self {
+        self.is_visited = true;
         self
     }
 
@@ -117,7 +135,11 @@ impl Config {
         })?;
         let files = read(&protox::prost::Message::encode_to_vec(&set))?;
         let loaded = types_of(&files)?;
-        Ok(emit::file(&loaded, &names::Names::of(&files), self))
+        let names = names::Names::of(&files);
+        if self.is_visited {
+            return visit::file(&loaded, &names, self);
+        }
+        Ok(emit::file(&loaded, &names, self))
     }
 
     /// Whether a type is done by the table.
