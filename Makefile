@@ -8,7 +8,7 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim sim-cache mutants fuzz fuzz-xdp bench lab experiment plots redis-suite kernels doc claims package try-package
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim sim-cache mutants fuzz fuzz-xdp conformance bench lab experiment plots redis-suite kernels doc claims package try-package
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ fuzz: ## every parser, SECONDS_FUZZ=60 each
 
 fuzz-xdp: setup ## the programs in the kernel against the machine, PACKETS=1000000 in each part they play (root)
 	@EQUIVALENCE_PACKETS=$(or $(PACKETS),1000000) $(CARGO) test --release --locked -p remedy-persist-kernel --test equivalence -- --nocapture
+
+conformance: ## Protobuf's conformance suite against the codec, its binary format; fetches the runner by npm
+	@scripts/conformance.sh
 
 bench: ## micro-benchmarks: printed, not judged
 	@scripts/bench.sh

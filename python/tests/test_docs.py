@@ -19,7 +19,14 @@ from scotfree.study import cli as study_cli
 from scotfree.study.plan import cli as plan_cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/read-your-tax.md", "docs/plan.md", "docs/cycle-tax.md", "docs/watch.md")
+PAGES = (
+    "README.md",
+    "docs/read-your-tax.md",
+    "docs/plan.md",
+    "docs/cycle-tax.md",
+    "docs/transform.md",
+    "docs/watch.md",
+)
 PROGRAMS = {"study": study_cli.main, "plan": plan_cli.main}
 # Not here: those that go on until they are interrupted (test_report_serve, test_watch_command), one that reads a
 # device's recordings (test_plan_fit).

@@ -2,8 +2,8 @@
 
 use crate::names::{camel, escaped, snake, Name, Names};
 use crate::{straight, Config};
-use scotfree_transform::descriptor::{EnumDescription, Loaded};
-use scotfree_transform::{Field, Kind, Shape, TypeSchema, Utf8, NONE};
+use scotfree_transform::descriptor::EnumDescription;
+use scotfree_transform::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -37,19 +37,42 @@ impl Module {
     }
 }
 
-/// All types of a set of files.
-pub(crate) fn file(loaded: &Loaded, names: &Names, config: &Config) -> String {
-    let mut root = Module::default();
-    for (index, schema) in loaded.types.types.iter().enumerate() {
-        let name = &names.types[index];
-        let text = root.at(&name.modules);
-        message(loaded, names, config, index, schema, name, text);
+/// What files of one language define.
+pub(crate) struct Source<'s> {
+    pub(crate) types: &'s Types,
+    pub(crate) enums: &'s [EnumDescription],
+    pub(crate) names: &'s Names,
+    pub(crate) is_thrift: bool,
+}
+
+impl Source<'_> {
+    /// The name of the set of its types.
+    fn set(&self) -> &'static str {
+        if self.is_thrift {
+            "THRIFT_TYPES"
+        } else {
+            "TYPES"
+        }
     }
-    for (of, name) in loaded.enums.iter().zip(&names.enums) {
-        enumeration(of, name, root.at(&name.modules));
+}
+
+/// All types of a set of files.
+pub(crate) fn file(sources: &[Source<'_>], config: &Config) -> String {
+    let mut root = Module::default();
+    for source in sources {
+        for (index, schema) in source.types.types.iter().enumerate() {
+            let name = &source.names.types[index];
+            let text = root.at(&name.modules);
+            message(source, config, index, schema, name, text);
+        }
+        for (of, name) in source.enums.iter().zip(&source.names.enums) {
+            enumeration(of, name, root.at(&name.modules));
+        }
     }
     let mut out = opening(config);
-    types(loaded, names, &mut out);
+    for source in sources {
+        types(source, &mut out);
+    }
     root.write(0, &config.runtime, &mut out);
     out
 }
@@ -64,17 +87,18 @@ pub(crate) fn opening(config: &Config) -> String {
 }
 
 /// The set of types that all of them are of.
-fn types(loaded: &Loaded, names: &Names, out: &mut String) {
-    out.push_str("/// The types of this file, by their places.\npub static TYPES: Types = Types {\n");
+fn types(source: &Source<'_>, out: &mut String) {
+    let set = source.set();
+    let _ = writeln!(out, "/// The types of this file, by their places.\npub static {set}: Types = Types {{");
     out.push_str("    types: Cow::Borrowed(&[\n");
-    for (schema, name) in loaded.types.types.iter().zip(&names.types) {
+    for (schema, name) in source.types.types.iter().zip(&source.names.types) {
         let own = name.from(&[]);
         let _ = writeln!(out, "        TypeSchema {{ name: Cow::Borrowed({:?}), slot_bytes: {}, presence_words: {}, fields: Cow::Borrowed(<{own} as Type>::FIELDS),", schema.name, schema.slot_bytes, schema.presence_words);
         let list: Vec<String> = schema.names.iter().map(|name| format!("Cow::Borrowed({name:?})")).collect();
-        let _ = writeln!(out, "            names: Cow::Borrowed(&[{}]), dense: Cow::Borrowed(&{:?}), oneofs: Cow::Borrowed(<{own} as Type>::ONEOFS), has_required: {} }},", list.join(", "), schema.dense, schema.has_required);
+        let _ = writeln!(out, "            names: Cow::Borrowed(&[{}]), dense: Cow::Borrowed(&{:?}), oneofs: Cow::Borrowed(<{own} as Type>::ONEOFS), has_required: {}, is_container: {} }},", list.join(", "), schema.dense, schema.has_required, schema.is_container);
     }
     out.push_str("    ]),\n    enums: Cow::Borrowed(&[\n");
-    for schema in &*loaded.types.enums {
+    for schema in &*source.types.enums {
         let _ = writeln!(
             out,
             "        EnumSchema {{ name: Cow::Borrowed({:?}), numbers: Cow::Borrowed(&{:?}) }},",
@@ -88,20 +112,20 @@ fn field_text(field: &Field) -> String {
     let sub = if field.sub == NONE { "NONE".to_owned() } else { field.sub.to_string() };
     let oneof = if field.oneof == NONE { "NONE".to_owned() } else { field.oneof.to_string() };
     format!(
-        "Field {{ number: {}, kind: Kind::{:?}, shape: Shape::{:?}, utf8: Utf8::{:?}, slot: {}, presence: {}, sub: {sub}, oneof: {oneof} }}",
-        field.number, field.kind, field.shape, field.utf8, field.slot, field.presence
+        "Field {{ number: {}, kind: Kind::{:?}, shape: Shape::{:?}, utf8: Utf8::{:?}, slot: {}, presence: {}, sub: {sub}, oneof: {oneof}, need: Need::{:?}, is_set: {} }}",
+        field.number, field.kind, field.shape, field.utf8, field.slot, field.presence, field.need, field.is_set
     )
 }
 
 fn message(
-    loaded: &Loaded,
-    names: &Names,
+    source: &Source<'_>,
     config: &Config,
     index: usize,
     schema: &TypeSchema,
     name: &Name,
     out: &mut String,
 ) {
+    let (names, set) = (source.names, source.set());
     let own = &name.name;
     let reader = format!("{}Ref", own.trim_start_matches("r#"));
     let editor = format!("{}Mut", own.trim_start_matches("r#"));
@@ -123,19 +147,21 @@ fn message(
     }
     let words = schema.presence_words;
     let _ = writeln!(out, "    ];\n    const ONEOFS: &'static [(u16, u16)] = &{:?};\n    const HAS_REQUIRED: bool = {};\n    const UNKNOWN_SLOT: u32 = {};", schema.oneofs, schema.has_required, words * 8);
+    if source.is_thrift {
+        out.push_str("    const IS_THRIFT: bool = true;\n");
+    }
     let _ = writeln!(out, "    type Presence = [u64; {words}];\n    type Ref<'m> = {reader}<'m>;\n    type Mut<'m> = {editor}<'m>;\n");
-    let _ = writeln!(out, "    #[inline]\n    fn types() -> &'static Types {{\n        &{up}TYPES\n    }}\n");
+    let _ = writeln!(out, "    #[inline]\n    fn types() -> &'static Types {{\n        &{up}{set}\n    }}\n");
     let _ = writeln!(out, "    #[inline(always)]\n    fn reader(slots: Slots<'_, Self>) -> {reader}<'_> {{\n        {reader}(slots)\n    }}\n");
     let _ = writeln!(
         out,
         "    fn editor(edit: Edit<'_, Self>) -> {editor}<'_> {{\n        {editor}(edit)\n    }}\n"
     );
-    let is_cold = config.is_cold(loaded, index);
-    if is_cold {
-        out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
+    if source.is_thrift || config.is_cold(schema) {
+        out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
         out.push_str("    fn encode<'o, P: Path>(_: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {\n        writer.all_by_table(message)\n    }\n}\n\n");
     } else {
-        let _ = writeln!(out, "    #[inline(always)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
+        let _ = writeln!(out, "    #[inline(always)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
         straight::decode(schema, child, out);
         out.push_str("    }\n\n");
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };
@@ -206,6 +232,11 @@ fn setters(at: usize, field: &Field, name: &str, inner: impl Fn(&str) -> String)
             format!("{verb}_{name}(&mut self, text: &str) -> {FULL}"),
             format!("self.0.{call}_text::<{at}>(text)"),
         ),
+        Kind::Uuid => (
+            doc,
+            format!("{verb}_{name}(&mut self, uuid: &[u8; 16]) -> {FULL}"),
+            format!("self.0.{call}_bytes::<{at}>(uuid)"),
+        ),
         Kind::Bytes => (
             doc,
             format!("{verb}_{name}(&mut self, bytes: &[u8]) -> {FULL}"),
@@ -240,6 +271,8 @@ fn to_bits(kind: Kind) -> &'static str {
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum | Kind::ClosedEnum => {
             "u64::from(value as u32)"
         }
+        Kind::Int8 => "u64::from(value as u8)",
+        Kind::Int16 => "u64::from(i32::from(value) as u32)",
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => "value as u64",
         Kind::Float => "u64::from(value.to_bits())",
         Kind::Double => "value.to_bits()",
@@ -274,7 +307,7 @@ fn getter(at: usize, field: &Field, inner: impl Fn(&str) -> String) -> (String, 
             format!("self.0.lossy::<{at}>()"),
             format!("slots.element_lossy::<{at}>(index)"),
         ),
-        Kind::Bytes => (
+        Kind::Bytes | Kind::Uuid => (
             "&'m [u8]".into(),
             format!("self.0.bytes::<{at}>()"),
             format!("slots.element_bytes::<{at}>(index)"),
@@ -307,6 +340,8 @@ pub(crate) fn number(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Bool => ("bool", "$ != 0"),
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum | Kind::ClosedEnum => ("i32", "$ as i32"),
+        Kind::Int8 => ("i8", "$ as i8"),
+        Kind::Int16 => ("i16", "$ as i16"),
         Kind::Uint32 | Kind::Fixed32 => ("u32", "$ as u32"),
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => ("i64", "$ as i64"),
         Kind::Float => ("f32", "f32::from_bits($ as u32)"),

@@ -1,4 +1,4 @@
-//! Rust for messages of .proto files, over scotfree-transform: for `build.rs`.
+//! Rust for messages of .proto and .thrift files, over scotfree-transform: for `build.rs`.
 //!
 //! ```no_run
 //! // build.rs
@@ -12,11 +12,14 @@
 mod emit;
 mod names;
 mod straight;
+mod thrift;
 mod visit;
 
-use scotfree_transform::descriptor::{read, types_of, DescriptorError, Loaded};
+use scotfree_transform::descriptor::{read, types_of, DescriptorError, EnumDescription};
+use scotfree_transform::{TypeSchema, Types};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+pub use thrift::ThriftError;
 
 /// Why nothing was generated.
 #[derive(Debug, Error)]
@@ -32,6 +35,9 @@ pub enum CodegenError {
     /// See there.
     #[error(transparent)]
     Descriptor(#[from] DescriptorError),
+    /// See there.
+    #[error(transparent)]
+    Thrift(#[from] ThriftError),
     /// No folder was named, and cargo did not name one.
     #[error("write the generated code: no folder; call out_dir(…), or run from build.rs, where cargo sets OUT_DIR")]
     NoFolder,
@@ -106,7 +112,7 @@ impl Config {
         self
     }
 
-    /// Compiles files, which lie in one of `includes`, as does what they import.
+    /// Compiles files, of Protobuf or by their ending of Thrift, which lie in one of `includes`, as does what they import.
     pub fn compile(
         &self,
         files: &[impl AsRef<Path>],
@@ -125,28 +131,63 @@ impl Config {
         files: &[impl AsRef<Path>],
         includes: &[impl AsRef<Path>],
     ) -> Result<String, CodegenError> {
-        let set = protox::compile(files, includes).map_err(|error| CodegenError::Proto {
-            files: files
-                .iter()
-                .map(|file| file.as_ref().display().to_string())
-                .collect::<Vec<_>>()
-                .join(", "),
-            reason: format!("{error:?}"),
-        })?;
-        let files = read(&protox::prost::Message::encode_to_vec(&set))?;
-        let loaded = types_of(&files)?;
-        let names = names::Names::of(&files);
+        let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
+        let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
+        let (thrift, proto): (Vec<&Path>, Vec<&Path>) =
+            files.into_iter().partition(|file| file.extension().is_some_and(|ending| ending == "thrift"));
         if self.is_visited {
-            return visit::file(&loaded, &names, self);
+            if let Some(file) = thrift.first() {
+                return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
+            }
+            return visit::file(&of_proto(&proto, &includes)?, self);
         }
-        Ok(emit::file(&loaded, &names, self))
+        let (messages, structs) = (of_proto(&proto, &includes)?, thrift::load(&thrift, &includes)?);
+        let sources = [(&messages, false, proto.is_empty()), (&structs, true, thrift.is_empty())];
+        let sources: Vec<emit::Source<'_>> = sources
+            .into_iter()
+            .filter(|(.., is_empty)| !is_empty)
+            .map(|(of, is_thrift, _)| emit::Source {
+                types: &of.types,
+                enums: &of.enums,
+                names: &of.names,
+                is_thrift,
+            })
+            .collect();
+        Ok(emit::file(&sources, self))
     }
 
     /// Whether a type is done by the table.
-    fn is_cold(&self, loaded: &Loaded, index: usize) -> bool {
-        let schema = &loaded.types.types[index];
+    fn is_cold(&self, schema: &TypeSchema) -> bool {
         schema.fields.len() > STRAIGHT_FIELDS_MAX || self.cold.iter().any(|name| *name == schema.name)
     }
+}
+
+/// What files define: types, enumerations, and their names in Rust.
+#[derive(Debug, Default)]
+struct Defined {
+    types: Types,
+    enums: Vec<EnumDescription>,
+    names: names::Names,
+}
+
+fn of_proto(files: &[&Path], includes: &[&Path]) -> Result<Defined, CodegenError> {
+    if files.is_empty() {
+        return Ok(Defined::default());
+    }
+    let set = protox::compile(files, includes).map_err(|error| CodegenError::Proto {
+        files: files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
+        reason: format!("{error:?}"),
+    })?;
+    let files = read(&protox::prost::Message::encode_to_vec(&set))?;
+    let loaded = types_of(&files)?;
+    Ok(Defined { types: loaded.types, enums: loaded.enums, names: names::Names::of(&files) })
+}
+
+/// Types of .thrift files as they are known at run time: by the full names of their structs, as `namespace.Name`.
+pub fn thrift_types(files: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> Result<Types, ThriftError> {
+    let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
+    let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
+    Ok(thrift::load(&files, &includes)?.types)
 }
 
 /// A type of more fields is done by the table: a line so long would not stay in the instruction cache.

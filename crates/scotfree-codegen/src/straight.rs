@@ -1,7 +1,7 @@
 //! The straight line of a type: its fields in their order, each with one look whether it is the next.
 
 use crate::names::Name;
-use scotfree_transform::{Field, Kind, Shape, TypeSchema};
+use scotfree_transform::{Field, Kind, Shape, TypeSchema, NONE};
 use std::fmt::Write;
 
 /// Fields behind one look at the presence bits: measured to pay on sparse messages and to cost nothing on dense ones.
@@ -10,6 +10,7 @@ const GROUP: usize = 6;
 /// What a field's part of the line is.
 enum Step {
     Number,
+    Truth,
     Text,
     Each,
     Child {
@@ -29,6 +30,7 @@ fn step(field: &Field) -> Step {
         Kind::Message => Step::Child { is_many },
         _ if is_many => Step::Each,
         Kind::String | Kind::Bytes => Step::Text,
+        Kind::Bool if field.shape == Shape::Implicit && field.oneof == NONE => Step::Truth,
         _ => Step::Number,
     }
 }
@@ -56,9 +58,14 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         line("        _ => {}");
         line("    }");
     }
+    let rows = rows(&schema.fields);
     for (at, field) in schema.fields.iter().enumerate() {
         let is_last = at + 1 == count;
-        line(&format!("    {}", decode_step(at, field, &child)));
+        let row = rows[at];
+        if row.is_some_and(|place| place % GROUP == 0) {
+            line("    frame.look(path);");
+        }
+        line(&format!("    {}", decode_step(at, field, row.is_some(), &child)));
         if !is_last {
             // So that a message of few fields does not look for all the others behind its end.
             if (at + 1) % GROUP == 0 {
@@ -74,8 +81,23 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
     line("}");
 }
 
-fn decode_step(at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
+/// Of each field its place in a row of numbers; none, where it is no number or there is no other beside it.
+fn rows(fields: &[Field]) -> Vec<Option<usize>> {
+    let mut rows = Vec::with_capacity(fields.len());
+    for row in fields.chunk_by(|one, next| is_number(one) && is_number(next)) {
+        rows.extend((0..row.len()).map(|place| (row.len() > 1).then_some(place)));
+    }
+    rows
+}
+
+fn is_number(field: &Field) -> bool {
+    matches!(step(field), Step::Number | Step::Truth)
+}
+
+fn decode_step(at: usize, field: &Field, is_in_row: bool, child: &impl Fn(&Field) -> String) -> String {
     match step(field) {
+        Step::Truth => format!("frame.truth::<{at}, P>(path);"),
+        Step::Number if is_in_row => format!("frame.number_in_row::<{at}, P>(path);"),
         Step::Number => format!("frame.number::<{at}, P>(path);"),
         Step::Text => format!("frame.text::<{at}, P>(path);"),
         Step::Each if field.shape == Shape::Packed => format!("frame.packed::<{at}, P>(path);"),
@@ -105,12 +127,9 @@ pub(crate) fn encode(schema: &TypeSchema, own: &Name, child: impl Fn(&Field) -> 
         let mut room = 0;
         for (place, field) in fields.iter().enumerate() {
             let at = group * GROUP + place;
-            if matches!(step(field), Step::Number) {
+            if is_number(field) {
                 if room == 0 {
-                    room = fields[place..]
-                        .iter()
-                        .take_while(|field| matches!(step(field), Step::Number))
-                        .count();
+                    room = fields[place..].iter().take_while(|field| is_number(field)).count();
                     let _ = writeln!(out, "            writer.room({room} * NUMBER_BYTES_MAX);");
                 }
                 room -= 1;
@@ -126,7 +145,7 @@ fn encode_step(at: usize, field: &Field, own: &Name, child: &impl Fn(&Field) -> 
     let (word, bit, own) = (field.presence / 64, field.presence % 64, &own.name);
     let is_there = format!("if p{word} & {:#x} != 0", 1_u64 << bit);
     match step(field) {
-        Step::Number => format!("writer.number::<{own}, {at}, P>(path, message, p{word});"),
+        Step::Number | Step::Truth => format!("writer.number::<{own}, {at}, P>(path, message, p{word});"),
         Step::Text => format!("{is_there} {{ writer = writer.text::<{own}, {at}, P>(path, message); }}"),
         Step::Each => format!("{is_there} {{ writer = writer.each::<{own}, {at}, P>(path, message); }}"),
         Step::Child { is_many: false } => {

@@ -4,15 +4,15 @@
 
 use crate::emit::{number, opening, Module};
 use crate::names::{escaped, snake, Name, Names};
-use crate::{CodegenError, Config};
-use scotfree_transform::descriptor::Loaded;
+use crate::{CodegenError, Config, Defined};
 use scotfree_transform::{Field, Kind, Shape, TypeSchema};
 use std::fmt::Write;
 
 /// The visitors of all types of a set of files.
-pub(crate) fn file(loaded: &Loaded, names: &Names, config: &Config) -> Result<String, CodegenError> {
+pub(crate) fn file(defined: &Defined, config: &Config) -> Result<String, CodegenError> {
     let mut root = Module::default();
-    for (schema, name) in loaded.types.types.iter().zip(&names.types) {
+    let names = &defined.names;
+    for (schema, name) in defined.types.types.iter().zip(&names.types) {
         refuse(schema)?;
         message(names, schema, name, root.at(&name.modules));
     }

@@ -172,7 +172,7 @@ const fn is_many(field: &Field) -> bool {
 const fn is_of(kind: Kind, sort: Sort) -> bool {
     match kind {
         Kind::String => matches!(sort, Sort::Text),
-        Kind::Bytes => matches!(sort, Sort::Bytes),
+        Kind::Bytes | Kind::Uuid => matches!(sort, Sort::Bytes),
         Kind::Message | Kind::Group => matches!(sort, Sort::Message),
         _ => matches!(sort, Sort::Number),
     }

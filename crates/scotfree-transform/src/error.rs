@@ -13,17 +13,17 @@ pub enum DecodeError {
     /// A field, or what it says of its length, ends behind the message that it is in.
     #[error("byte {at}: the message ends within a field")]
     Cut {
-        /// Where the field begins.
+        /// Where what does not end begins: a tag, a number or a length; of a group, where its end would be.
         at: usize,
     },
-    /// A number of more than ten bytes, or a field's tag of more than five.
-    #[error("byte {at}: a varint that does not end, or a tag beyond 32 bits")]
+    /// A number of more than ten bytes, or of more bits than its kind has, or a field's tag of more than five bytes.
+    #[error("byte {at}: a varint that does not end, or that is longer than what it stands for")]
     Overlong {
         /// Where it begins.
         at: usize,
     },
-    /// A field of number 0, or of a wire type that there is not.
-    #[error("byte {at}: no field begins so")]
+    /// A field of number 0 (Protobuf) or beyond 16 bits (Thrift), or a type that the protocol has not.
+    #[error("byte {at}: no field or container begins so")]
     NotAField {
         /// Where it begins.
         at: usize,
@@ -39,7 +39,7 @@ pub enum DecodeError {
     NotUtf8 {
         /// The field's number.
         number: u32,
-        /// Where its tag is.
+        /// Where its tag is; of Thrift, its length.
         at: usize,
     },
     /// A packed field that ends within one of its numbers.
@@ -50,11 +50,41 @@ pub enum DecodeError {
         /// Where its tag is.
         at: usize,
     },
-    /// A required field is not there (proto2).
+    /// A required field is not there (proto2, Thrift).
     #[error("required field {number} is not there")]
     Missing {
         /// The first such field's number.
         number: u32,
+    },
+    /// A length or count that is negative, or 2^31 or more (Thrift).
+    #[error("byte {at}: a length that is negative or beyond 31 bits")]
+    Length {
+        /// Where it is.
+        at: usize,
+    },
+    /// A bool that is neither true nor false (Thrift).
+    #[error("byte {at}: neither true nor false")]
+    NotABool {
+        /// Where it is.
+        at: usize,
+    },
+    /// A container within another one whose elements are of another type than the schema says (Thrift).
+    #[error("byte {at}: elements of another type than the schema says")]
+    WrongType {
+        /// Where the inner container begins.
+        at: usize,
+    },
+    /// Bytes behind a struct's end (Thrift).
+    #[error("byte {at}: bytes behind the end")]
+    Trailing {
+        /// Where they begin.
+        at: usize,
+    },
+    /// Not how a message of this protocol begins: another version, or a kind of message that there is not (Thrift).
+    #[error("byte {at}: no message of this protocol begins so")]
+    NotAnEnvelope {
+        /// Where it differs.
+        at: usize,
     },
     /// Messages in messages, deeper than `Limits::depth_max`.
     #[error("byte {at}: deeper than the limit")]

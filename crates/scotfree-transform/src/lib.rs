@@ -13,17 +13,20 @@ mod edit;
 mod error;
 mod limits;
 mod message;
+#[doc(hidden)]
+pub mod planted;
 pub mod protobuf;
 mod raw;
 mod schema;
 mod slots;
+pub mod thrift;
 
 pub use arena::Arena;
 pub use error::{DecodeError, Exhausted};
 pub use limits::Limits;
 pub use message::{Message, Type, Value, View};
 pub use raw::path::CpuPath;
-pub use schema::{EnumSchema, Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
+pub use schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
 
 /// What generated code calls. Not for others: it may change with every version.
 #[doc(hidden)]
@@ -37,6 +40,6 @@ pub mod generated {
     pub use crate::raw::path::Path;
     pub use crate::raw::read::Slots;
     pub use crate::raw::writer::{Writer, NUMBER_BYTES_MAX};
-    pub use crate::schema::{EnumSchema, Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
+    pub use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
     pub use std::borrow::Cow;
 }

@@ -6,14 +6,16 @@ use crate::arena::{Arena, Offset};
 use crate::edit::Edit;
 use crate::error::DecodeError;
 use crate::limits::Limits;
+use crate::planted::{self, Fault};
 use crate::protobuf;
 use crate::protobuf::decode::{decode_into, unknown_slot, RUN_BYTES};
 use crate::raw::frame::Frame;
 use crate::raw::path::Path;
 use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
-use crate::schema::{Field, Kind, TypeSchema, Types};
+use crate::schema::{Field, Kind, Shape, TypeSchema, Types};
 use crate::slots::{number, width, Span, IN_ARENA};
+use crate::thrift::{self, Protocol};
 use std::marker::PhantomData;
 
 /// A message as its schema says it: its fields by the schema's.
@@ -72,6 +74,8 @@ impl<'m> View<'m> {
     /// One of the values of a repeated field. Panics, if there are not so many.
     pub fn element(&self, field: &Field, index: usize) -> Value<'m> {
         assert!(index < self.count(field));
+        let is_turned = planted::is(Fault::MapFirstWins) && field.shape == Shape::Map;
+        let index = if is_turned { self.count(field) - 1 - index } else { index };
         let size = width(field.kind) as usize;
         let at = Span::read(self.slot(field)).at as usize + index * size;
         self.value(field.kind, field, &self.memory[at..at + size])
@@ -83,7 +87,7 @@ impl<'m> View<'m> {
 
     fn value(&self, kind: Kind, field: &Field, slot: &'m [u8]) -> Value<'m> {
         match kind {
-            Kind::String | Kind::Bytes => Value::Bytes(self.bytes(Span::read(slot))),
+            Kind::String | Kind::Bytes | Kind::Uuid => Value::Bytes(self.bytes(Span::read(slot))),
             Kind::Message | Kind::Group => {
                 let schema = &self.types.types[field.sub as usize];
                 Value::Message(View { schema, slots: number::<4>(slot) as Offset, ..*self })
@@ -105,16 +109,20 @@ impl<'m> View<'m> {
 
     /// The fields that the schema does not know, in their order: runs of bytes as they came.
     pub fn unknown(&self) -> impl Iterator<Item = &'m [u8]> + use<'m> {
-        let runs = Span::read(&self.memory[self.slots as usize + unknown_slot(self.schema)..]);
         let view = *self;
-        (0..runs.len)
-            .map(move |run| view.bytes(Span::read(&view.memory[(runs.at + run * RUN_BYTES) as usize..])))
+        self.unknown_runs().map(move |run| view.bytes(run))
+    }
+
+    /// The same as where they lie.
+    pub(crate) fn unknown_runs(&self) -> impl Iterator<Item = Span> + use<'m> {
+        let memory = self.memory;
+        let runs = Span::read(&memory[self.slots as usize + unknown_slot(self.schema)..]);
+        (0..runs.len).map(move |run| Span::read(&memory[(runs.at + run * RUN_BYTES) as usize..]))
     }
 }
 
 /// Whether a field has many values.
 pub(crate) fn is_many(field: &Field) -> bool {
-    use crate::schema::Shape;
     match field.shape {
         Shape::Repeated | Shape::Packed | Shape::Map => true,
         Shape::Implicit | Shape::Explicit | Shape::Required => false,
@@ -150,6 +158,8 @@ pub trait Type: Sized + 'static {
     const HAS_REQUIRED: bool;
     /// Where the slot of unknown fields is: behind the words of presence bits.
     const UNKNOWN_SLOT: u32;
+    /// Whether it is of a .thrift file: then it is written by the protocols of Thrift, and only by these.
+    const IS_THRIFT: bool = false;
     /// The words of presence bits.
     type Presence: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
     /// How a message of it is read.
@@ -167,7 +177,7 @@ pub trait Type: Sized + 'static {
     fn editor(edit: Edit<'_, Self>) -> Self::Mut<'_>;
 
     /// The straight line. Returns where the message ended.
-    fn decode<P: Path>(path: P, frame: Frame<'_, '_, '_, Self>) -> Result<usize, DecodeError>;
+    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError>;
 
     /// The straight line.
     fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o>;
@@ -198,6 +208,14 @@ impl<T: Type> Message<T> {
         Ok(Message { arena, slots, of: PhantomData })
     }
 
+    /// Decodes a copy of the bytes of a struct of Thrift.
+    pub fn decode_thrift(protocol: Protocol, input: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut arena = Arena::new();
+        let slots = thrift::decode_kept::<T>(protocol, input, &mut arena, limits)?;
+        arena.memory.limit = i32::MAX as u32;
+        Ok(Message { arena, slots, of: PhantomData })
+    }
+
     /// To be read.
     pub fn get(&self) -> T::Ref<'_> {
         T::reader(self.slots())
@@ -211,6 +229,11 @@ impl<T: Type> Message<T> {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         protobuf::encode::<T>(self.slots(), out);
+    }
+
+    /// Appends its bytes as a struct of Thrift.
+    pub fn encode_thrift(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        thrift::encode::<T>(protocol, self.slots(), out);
     }
 
     fn slots(&self) -> Slots<'_, T> {

@@ -9,11 +9,10 @@ use crate::arena::{Arena, Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::message::Type;
-use crate::raw::frame::Frame;
+use crate::raw::frame::Begun;
 use crate::raw::path::{chosen, CpuPath, Path as _, Portable};
 use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
-use crate::slots::SLACK;
 use decode::Decoding;
 
 pub use visit::Part;
@@ -28,7 +27,7 @@ pub fn decode<'m, T: Type>(
 }
 
 /// The same by a path that is said.
-#[inline]
+#[inline(always)]
 pub fn decode_on<'m, T: Type>(
     path: CpuPath,
     input: &'m [u8],
@@ -40,7 +39,7 @@ pub fn decode_on<'m, T: Type>(
 
 /// The same as its slots.
 #[doc(hidden)]
-#[inline]
+#[inline(always)]
 pub fn decode_slots_on<'m, T: Type>(
     path: CpuPath,
     input: &'m [u8],
@@ -69,8 +68,9 @@ pub(crate) fn decode_kept<T: Type>(
     straight::<T>(chosen(), &arena.input, input.len(), &mut arena.memory, limits)
 }
 
-/// Decodes the first `end` bytes of an input.
-#[inline]
+/// Decodes the first `end` bytes of an input. What it returns is small, so that whoever reads it need not wait until all
+/// of it was written.
+#[inline(never)]
 fn straight<T: Type>(
     path: CpuPath,
     input: &[u8],
@@ -78,14 +78,15 @@ fn straight<T: Type>(
     memory: &mut Memory,
     limits: &Limits,
 ) -> Result<Offset, DecodeError> {
+    const { assert!(!T::IS_THRIFT, "a struct of Thrift is no message of Protobuf") };
     let depth_left = decode::begin(end, memory, limits)?;
-    let mut decoding = Decoding { memory, types: T::types(), unknown_left: limits.unknown_fields_max };
-    let frame = Frame::<T>::root(&mut decoding, input, end, depth_left)?;
-    let slots = frame.slots();
+    let mut decoding = Decoding { memory, types: T::types(), input, unknown_left: limits.unknown_fields_max };
+    let begun = Begun::<T>::root(&mut decoding, end, depth_left)?;
+    let slots = begun.slots;
     match path {
-        CpuPath::Portable => Portable.decode(frame),
+        CpuPath::Portable => Portable.decode(begun),
         #[cfg(target_arch = "x86_64")]
-        CpuPath::Bmi2(path) => path.decode(frame),
+        CpuPath::Bmi2(path) => path.decode(begun),
     }?;
     Ok(slots)
 }
@@ -94,13 +95,19 @@ fn straight<T: Type>(
 /// Longer inputs are read where they lie.
 const COPIED_MAX: usize = 4096;
 
+/// So many bytes are put behind an input: as many as are looked at ahead at once.
+const BEHIND: usize = 96;
+
 /// Copies an input, with bytes behind it.
 #[inline(always)]
-fn copy(input: &[u8], to: &mut Vec<u8>) {
-    to.clear();
-    to.reserve(input.len() + SLACK);
-    to.extend_from_slice(input);
-    to.extend_from_slice(&[0; SLACK]);
+pub(crate) fn copy(input: &[u8], to: &mut Vec<u8>) {
+    let (at, bytes) = (input.len(), input.len() + BEHIND);
+    if to.len() < bytes {
+        // What is behind it of an earlier one is overwritten before it is read, or zero is written over it.
+        to.resize(bytes, 0);
+    }
+    to[..at].copy_from_slice(input);
+    to[at..bytes].copy_from_slice(&[0; BEHIND]);
 }
 
 /// Appends a message.
@@ -111,7 +118,9 @@ pub fn encode<T: Type>(message: Slots<'_, T>, out: &mut Vec<u8>) {
 /// The same by a path that is said.
 #[inline]
 pub fn encode_on<T: Type>(path: CpuPath, message: Slots<'_, T>, out: &mut Vec<u8>) {
-    let writer = Writer::new(out);
+    const { assert!(!T::IS_THRIFT, "a struct of Thrift is no message of Protobuf") };
+    let at = out.len();
+    let writer = Writer::new(out, at);
     match path {
         CpuPath::Portable => Portable.encode(message, writer),
         #[cfg(target_arch = "x86_64")]

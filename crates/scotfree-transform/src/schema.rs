@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// What a field's values are, on the wire and in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)] // Protobuf's own names.
+#[allow(missing_docs)] // Protobuf's own names; of Thrift's, `Int32` is i32, `Bytes` binary, `Message` a struct, union or exception.
 pub enum Kind {
     Bool,
     Int32,
@@ -31,6 +31,12 @@ pub enum Kind {
     Bytes,
     Message,
     Group,
+    /// Thrift's i8.
+    Int8,
+    /// Thrift's i16.
+    Int16,
+    /// Thrift's uuid: 16 bytes.
+    Uuid,
 }
 
 /// How many values a field has, and when it is written.
@@ -61,6 +67,19 @@ pub enum Utf8 {
     Unchecked,
 }
 
+/// Whether a field of Thrift must be there, and whether it is written where nobody has set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Need {
+    /// Written if it was set. Protobuf's fields, whose shape says all of that, are so.
+    Optional,
+    /// Written always, as zero or empty where it was not set; only a struct that is not there is not. A reader does
+    /// without it.
+    Default,
+    /// Written as those of `Default`; without it a message is refused.
+    Required,
+}
+
 /// No type, enumeration or group of fields.
 pub const NONE: u16 = u16::MAX;
 
@@ -83,10 +102,14 @@ pub struct Field {
     pub sub: u16,
     /// The fields of which at most one is there, in the type's `oneofs`; or `NONE`.
     pub oneof: u16,
+    /// Whether it must be there (Thrift).
+    pub need: Need,
+    /// Whether many values are a set, and not a list (Thrift).
+    pub is_set: bool,
 }
 
 /// A type of messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TypeSchema {
     /// Its full name.
     pub name: Cow<'static, str>,
@@ -104,6 +127,9 @@ pub struct TypeSchema {
     pub oneofs: Cow<'static, [(u16, u16)]>,
     /// Whether a field is required.
     pub has_required: bool,
+    /// Whether it is no message, but a container that lies in another one or in a union: its one field (Thrift). On the
+    /// wire the container stands by itself.
+    pub is_container: bool,
 }
 
 impl TypeSchema {

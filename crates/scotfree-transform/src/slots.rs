@@ -19,7 +19,7 @@ pub(crate) const SLACK: usize = 32;
 /// How many bytes a value takes: in a slot, or as an element.
 pub const fn width(kind: Kind) -> u32 {
     match kind {
-        Kind::Bool => 1,
+        Kind::Bool | Kind::Int8 => 1,
         Kind::Int32
         | Kind::Uint32
         | Kind::Sint32
@@ -28,6 +28,7 @@ pub const fn width(kind: Kind) -> u32 {
         | Kind::Float
         | Kind::Enum
         | Kind::ClosedEnum
+        | Kind::Int16
         | Kind::Message
         | Kind::Group => 4,
         Kind::Int64
@@ -37,7 +38,8 @@ pub const fn width(kind: Kind) -> u32 {
         | Kind::Sfixed64
         | Kind::Double
         | Kind::String
-        | Kind::Bytes => 8,
+        | Kind::Bytes
+        | Kind::Uuid => 8,
     }
 }
 

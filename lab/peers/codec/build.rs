@@ -56,7 +56,7 @@ fn main() {
     prost_build::Config::new().compile_fds(set).unwrap();
     scotfree_codegen::Config::new().file_name("scotfree.rs").compile(&["classes.proto"], &[&out]).unwrap();
     println!("cargo::rerun-if-changed=proto");
-    let every = ["three.proto", "two.proto"];
+    let every = ["three.proto", "two.proto", "kinds.proto"];
     scotfree_codegen::Config::new().file_name("every.rs").compile(&every, &["proto"]).unwrap();
     scotfree_codegen::Config::new().file_name("otlp.rs").compile(&["otlp.proto"], &["proto"]).unwrap();
     scotfree_codegen::Config::new()
@@ -64,8 +64,11 @@ fn main() {
         .file_name("visited.rs")
         .compile(&["otlp.proto"], &["proto"])
         .unwrap();
+    scotfree_codegen::Config::new().file_name("testee.rs").compile(&["testee.proto"], &["proto"]).unwrap();
     let set = protox::compile(every, ["proto"]).unwrap();
     std::fs::write(out.join("every.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
+    println!("cargo::rerun-if-changed=thrift");
+    scotfree_codegen::Config::new().file_name("thrift.rs").compile(&["every.thrift"], &["thrift"]).unwrap();
 }
 
 /// Functions that read every field: of prost's struct, and of ours; and one that fills prost's.

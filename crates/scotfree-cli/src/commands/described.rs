@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn there_are_all_three_with_all_their_commands() {
         let command = with_python_programs(Cli::command());
-        for (program, verbs) in [("study", 7), ("plan", 3), ("rag", 8)] {
+        for (program, verbs) in [("study", 7), ("plan", 4), ("rag", 8)] {
             let found = command.find_subcommand(program).expect("it is there");
             assert_eq!(found.get_subcommands().count(), verbs, "{program}");
             assert!(found.get_subcommands().all(|verb| verb.get_arguments().count() > 1), "{program}");

@@ -4,7 +4,8 @@
 
 use super::features::Features;
 use super::read::{DescriptorError, EnumDescription, FieldDescription, File, MessageDescription};
-use crate::schema::{EnumSchema, Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
+use crate::message::is_many;
+use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::width;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -97,6 +98,7 @@ fn type_schema(
     let mut fields = Vec::with_capacity(described.len());
     for of in &described {
         let mut field = kind_and_shape(scope, of, types, enums, closed, scopes)?;
+        check(scope, of, fields.last().map(|before: &Field| before.number), is_many(&field))?;
         field.oneof = if of.is_proto3_optional { NONE } else { of.oneof.map_or(NONE, |oneof| oneof as u16) };
         fields.push(field);
     }
@@ -112,13 +114,36 @@ fn type_schema(
         oneofs: oneofs.into(),
         has_required: fields.iter().any(|field| field.shape == Shape::Required),
         fields: fields.into(),
+        is_container: false,
     })
+}
+
+/// The highest number that a field may have.
+const NUMBER_MAX: u32 = (1 << 29) - 1;
+
+/// That a field, behind one of the number `before`, is one that a compiler would let pass.
+fn check(
+    scope: &Scope<'_>,
+    of: &FieldDescription,
+    before: Option<u32>,
+    is_many: bool,
+) -> Result<(), DescriptorError> {
+    let name = || format!("{}.{}", &scope.name[1..], of.name);
+    if of.number == 0 || of.number > NUMBER_MAX || before == Some(of.number) {
+        return Err(DescriptorError::Number { of: name(), number: of.number });
+    }
+    match of.oneof {
+        Some(oneof) if is_many || oneof >= scope.of.oneofs.len().min(NONE as usize) => {
+            Err(DescriptorError::Oneof { of: name() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Numbers up to here are found by one look.
 const DENSE_MAX: u32 = 256;
 
-fn dense(fields: &[Field]) -> Vec<u16> {
+pub(crate) fn dense(fields: &[Field]) -> Vec<u16> {
     let last = fields.iter().map(|field| field.number).filter(|&number| number < DENSE_MAX).max();
     let mut dense = vec![0; last.map_or(0, |last| last as usize + 1)];
     for (place, field) in fields.iter().enumerate().filter(|(_, field)| field.number < DENSE_MAX) {
@@ -196,11 +221,22 @@ fn kind_and_shape(
         _ => Shape::Explicit,
     };
     let utf8 = if features.is_verified() { Utf8::Checked } else { Utf8::Unchecked };
-    Ok(Field { number: of.number, kind, shape, utf8, slot: 0, presence: 0, sub, oneof: NONE })
+    Ok(Field {
+        number: of.number,
+        kind,
+        shape,
+        utf8,
+        slot: 0,
+        presence: 0,
+        sub,
+        oneof: NONE,
+        need: Need::Optional,
+        is_set: false,
+    })
 }
 
 /// Gives each field its bit: by number, but for members of a oneof, which stand at the first of them.
-fn presence(fields: &mut [Field]) -> Vec<(u16, u16)> {
+pub(crate) fn presence(fields: &mut [Field]) -> Vec<(u16, u16)> {
     let count =
         fields.iter().filter(|field| field.oneof != NONE).map(|field| field.oneof + 1).max().unwrap_or(0);
     let mut oneofs = vec![(0, 0); count as usize];
@@ -223,7 +259,7 @@ fn presence(fields: &mut [Field]) -> Vec<(u16, u16)> {
 }
 
 /// Gives each field its slot, the widest first; returns how many bytes there are in all.
-fn slots(fields: &mut [Field], first: u32) -> u32 {
+pub(crate) fn slots(fields: &mut [Field], first: u32) -> u32 {
     let wide = |field: &Field| match field.shape {
         Shape::Repeated | Shape::Packed | Shape::Map => 8,
         Shape::Implicit | Shape::Explicit | Shape::Required => width(field.kind),

@@ -22,6 +22,20 @@ pub enum DescriptorError {
     /// More than fits: 65,534 types or enumerations, or fields of one type.
     #[error("{0}: more types or fields than 65,534")]
     TooMany(String),
+    /// A field of a number that no field may have, or that another one of its message has.
+    #[error("{of}: its number is {number}, which no field may have, or which another one has")]
+    Number {
+        /// The field.
+        of: String,
+        /// The number.
+        number: u32,
+    },
+    /// A field of a oneof that its message does not have, or of many values, which none may have.
+    #[error("{of}: it is in a oneof that its message does not have, or that may not hold many values")]
+    Oneof {
+        /// The field.
+        of: String,
+    },
     /// A field of a type that there is not.
     #[error("{of}: its type is {number}, which Protobuf does not have")]
     NoType {
@@ -146,7 +160,7 @@ fn file(bytes: &[u8]) -> Result<File, DecodeError> {
         match field {
             (1, Value::Bytes(name)) => file.name = text(name),
             (2, Value::Bytes(package)) => file.package = text(package),
-            (4, Value::Bytes(bytes)) => file.messages.push(message(bytes)?),
+            (4, Value::Bytes(bytes)) => file.messages.push(message(bytes, DEPTH_MAX)?),
             (5, Value::Bytes(bytes)) => file.enums.push(enumeration(bytes)?),
             (8, Value::Bytes(bytes)) => options = Features::in_options(bytes, 50)?,
             (12, Value::Bytes(name)) => syntax = text(name),
@@ -159,13 +173,17 @@ fn file(bytes: &[u8]) -> Result<File, DecodeError> {
     Ok(file)
 }
 
-fn message(bytes: &[u8]) -> Result<MessageDescription, DecodeError> {
+/// Messages may be described within each other so deep: Protobuf's compiler takes no more than 32.
+const DEPTH_MAX: u16 = 100;
+
+fn message(bytes: &[u8], depth_left: u16) -> Result<MessageDescription, DecodeError> {
+    let depth_left = depth_left.checked_sub(1).ok_or(DecodeError::TooDeep { at: 0 })?;
     let mut is = MessageDescription::default();
     each(bytes, |field| {
         match field {
             (1, Value::Bytes(name)) => is.name = text(name),
             (2, Value::Bytes(bytes)) => is.fields.push(self::field(bytes)?),
-            (3, Value::Bytes(bytes)) => is.messages.push(message(bytes)?),
+            (3, Value::Bytes(bytes)) => is.messages.push(message(bytes, depth_left)?),
             (4, Value::Bytes(bytes)) => is.enums.push(enumeration(bytes)?),
             (7, Value::Bytes(bytes)) => {
                 is.features = Features::in_options(bytes, 12)?;
@@ -194,7 +212,8 @@ fn field(bytes: &[u8]) -> Result<FieldDescription, DecodeError> {
     each(bytes, |field| {
         match field {
             (1, Value::Bytes(name)) => is.name = text(name),
-            (3, Value::Number(number)) => is.number = number as u32,
+            // What is beyond 32 bits stays a number that no field may have.
+            (3, Value::Number(number)) => is.number = u32::try_from(number).unwrap_or(u32::MAX),
             (4, Value::Number(number)) => is.label = number,
             (5, Value::Number(number)) => is.kind = number,
             (6, Value::Bytes(name)) => is.type_name = text(name),

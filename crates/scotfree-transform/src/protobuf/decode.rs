@@ -8,13 +8,15 @@ use super::wire::{Bytes, Tag, Wire};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
+use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::{number, width, Span, IN_ARENA};
 
 /// What decoding one message shares with those within it.
-pub(crate) struct Decoding<'a> {
+pub struct Decoding<'a> {
     pub(crate) memory: &'a mut Memory,
     pub(crate) types: &'a Types,
+    pub(crate) input: &'a [u8],
     pub(crate) unknown_left: u32,
 }
 
@@ -37,7 +39,7 @@ pub(crate) fn decode_into(
     let depth_left = begin(input.len(), memory, limits)?;
     let schema = &types.types[index as usize];
     let slots = memory.allocate(schema.slot_bytes)?;
-    let mut decoding = Decoding { memory, types, unknown_left: limits.unknown_fields_max };
+    let mut decoding = Decoding { memory, types, input, unknown_left: limits.unknown_fields_max };
     let mut bytes = Bytes { input, at: 0 };
     decoding.message(Place { schema, slots, depth_left }, &mut bytes, input.len(), None)?;
     Ok(slots)
@@ -50,6 +52,8 @@ pub(crate) fn begin(bytes: usize, memory: &mut Memory, limits: &Limits) -> Resul
         return Err(DecodeError::TooLarge);
     }
     memory.limit = memory.used.saturating_add(limits.slots_bytes_max).min(i32::MAX as u32);
+    // What an earlier message was allowed is not this one's: whether it fits does not depend on those before.
+    memory.bytes.truncate(memory.limit as usize);
     limits.depth_max.checked_sub(1).ok_or(DecodeError::TooDeep { at: 0 })
 }
 
@@ -158,7 +162,11 @@ impl Decoding<'_> {
                 self.mark(place, field, true);
             }
             Shape::Implicit | Shape::Explicit | Shape::Required => {
-                self.mark(place, field, is_set || field.shape != Shape::Implicit);
+                if planted::is(Fault::FirstWins) && self.is_there(place, field.presence) {
+                    return Ok(());
+                }
+                let is_implicit = field.shape == Shape::Implicit || planted::is(Fault::DropPresenceOfZero);
+                self.mark(place, field, is_set || !is_implicit);
                 write(&mut self.memory.bytes[slot..], width(field.kind), value);
             }
         }
@@ -174,7 +182,7 @@ impl Decoding<'_> {
     }
 
     /// Says that a field is there, or is not; of those of which one may be there the others are not.
-    fn mark(&mut self, place: Place<'_>, field: &Field, is_there: bool) {
+    pub(crate) fn mark(&mut self, place: Place<'_>, field: &Field, is_there: bool) {
         if field.oneof != NONE {
             let (first, count) = place.schema.oneofs[field.oneof as usize];
             for bit in first..first + count {
@@ -189,7 +197,7 @@ impl Decoding<'_> {
         *byte = *byte & !(1 << (bit % 8)) | u8::from(is_there) << (bit % 8);
     }
 
-    fn is_there(&self, place: Place<'_>, bit: u16) -> bool {
+    pub(crate) fn is_there(&self, place: Place<'_>, bit: u16) -> bool {
         self.memory.bytes[place.slots as usize + bit as usize / 8] >> (bit % 8) & 1 == 1
     }
 
@@ -262,6 +270,9 @@ impl Decoding<'_> {
 
     /// Keeps a field that the schema does not know: as a run of the input, together with one that ends where it begins.
     pub(crate) fn unknown(&mut self, place: Place<'_>, at: usize, until: usize) -> Result<(), DecodeError> {
+        if planted::is(Fault::ForgetUnknown) {
+            return Ok(());
+        }
         let slot = place.slots as usize + unknown_slot(place.schema);
         let runs = Span::read(&self.memory.bytes[slot..]);
         if let Some(before) = runs.len.checked_sub(1) {
@@ -276,7 +287,8 @@ impl Decoding<'_> {
         self.run(place, at, Span { at: at as u32, len: (until - at) as u32 })
     }
 
-    fn run(&mut self, place: Place<'_>, at: usize, run: Span) -> Result<(), DecodeError> {
+    /// Keeps a run of unknown fields.
+    pub(crate) fn run(&mut self, place: Place<'_>, at: usize, run: Span) -> Result<(), DecodeError> {
         let Some(left) = self.unknown_left.checked_sub(1) else {
             return Err(DecodeError::TooManyUnknown { at });
         };
@@ -295,10 +307,12 @@ impl Decoding<'_> {
         number: &[u8],
     ) -> Result<(), DecodeError> {
         let (tag, tag_bytes) = encoded(u64::from(field) << 3);
-        let run = [&tag[..tag_bytes], number].concat();
-        let copy = self.memory.allocate(run.len() as u32)?;
-        self.memory.bytes[copy as usize..][..run.len()].copy_from_slice(&run);
-        self.run(place, at, Span { at: copy | IN_ARENA, len: run.len() as u32 })
+        let run_bytes = tag_bytes + number.len();
+        let copy = self.memory.allocate(run_bytes as u32)?;
+        let (its_tag, its_number) = self.memory.bytes[copy as usize..][..run_bytes].split_at_mut(tag_bytes);
+        its_tag.copy_from_slice(&tag[..tag_bytes]);
+        its_number.copy_from_slice(number);
+        self.run(place, at, Span { at: copy | IN_ARENA, len: run_bytes as u32 })
     }
 
     /// That all required fields are there.
@@ -328,7 +342,7 @@ pub(crate) const fn wire_of(kind: Kind) -> Wire {
     match kind {
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => Wire::Fixed32,
         Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => Wire::Fixed64,
-        Kind::String | Kind::Bytes | Kind::Message => Wire::Bytes,
+        Kind::String | Kind::Bytes | Kind::Uuid | Kind::Message => Wire::Bytes,
         Kind::Group => Wire::GroupBegin,
         Kind::Bool
         | Kind::Int32
@@ -338,7 +352,9 @@ pub(crate) const fn wire_of(kind: Kind) -> Wire {
         | Kind::Sint32
         | Kind::Sint64
         | Kind::Enum
-        | Kind::ClosedEnum => Wire::Varint,
+        | Kind::ClosedEnum
+        | Kind::Int8
+        | Kind::Int16 => Wire::Varint,
     }
 }
 

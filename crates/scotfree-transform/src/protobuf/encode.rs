@@ -5,6 +5,7 @@
 use super::decode::wire_of;
 use super::wire::Wire;
 use crate::message::{is_many, Value, View};
+use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape};
 
 /// A number as a varint: the bytes, and how many of them count.
@@ -93,7 +94,7 @@ fn with_length(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(0);
     write(out);
     let (bytes, count) = encoded((out.len() - at - 1) as u64);
-    if count > 1 {
+    if count > 1 && !planted::is(Fault::ShortLength) {
         out.splice(at..=at, bytes[..count].iter().copied());
     } else {
         out[at] = bytes[0];

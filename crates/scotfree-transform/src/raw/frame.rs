@@ -3,20 +3,23 @@
 //! Invariant: `room` points at the slots of a message of type `T` in the arena, `T::SLOT_BYTES` long; whatever may move
 //! the arena sets it anew. A field that is not as the straight line expects changes nothing, and is the table's.
 
-use super::path::Path;
-use super::word::{tag_of, varint, word_at, word_at_end, MASKS};
+use super::path::{Path, STOPS_BYTES};
+use super::word::{long_varint, tag_of, varint, word_at, word_at_end, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::message::Type;
+use crate::planted::{self, Fault};
 use crate::protobuf::decode::{in_slot, wire_of, Decoding, Place};
 use crate::protobuf::wire::{Bytes, Wire};
 use crate::schema::{Field, Kind, Shape, Utf8, NONE};
 use crate::slots::{width, Span};
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// See above. By value, so that where it stands lies in registers.
-pub struct Frame<'d, 'a, 'i, T: Type> {
-    decoding: &'d mut Decoding<'a>,
+pub struct Frame<'d, 'i, T: Type> {
+    decoding: &'d mut Decoding<'i>,
     input: &'i [u8],
     /// From here on there are no eight bytes of input.
     words_end: usize,
@@ -28,47 +31,73 @@ pub struct Frame<'d, 'a, 'i, T: Type> {
     depth_left: u16,
     room: *mut u8,
     presence: T::Presence,
+    /// Where varints end, tags among them, at or behind `at`: one bit for each byte from `looked` on. None are known
+    /// where it is zero; otherwise `at` is at most `STOPS_BYTES` behind `looked`, and eight bytes follow these.
+    stops: u64,
+    looked: usize,
     of: PhantomData<T>,
 }
+
+/// So many bytes are within the input where it was looked for stops: as many as are looked at, and a word behind a tag.
+const LOOKED_AT: usize = STOPS_BYTES + 16;
 
 /// What the table says when a message is at its end.
 pub const DONE: usize = usize::MAX;
 
-impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
+/// A message that is to be decoded: a part of the input into slots.
+pub struct Begun<'d, 'i, T: Type> {
+    pub(crate) decoding: &'d mut Decoding<'i>,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+    pub(crate) slots: Offset,
+    pub(crate) depth_left: u16,
+    /// Whether nothing is in the slots yet.
+    pub(crate) is_empty: bool,
+    of: PhantomData<T>,
+}
+
+impl<'d, 'i, T: Type> Begun<'d, 'i, T> {
+    /// The first `end` bytes of the input, into slots that are nobody's yet.
     pub(crate) fn root(
-        decoding: &'d mut Decoding<'a>,
-        input: &'i [u8],
+        decoding: &'d mut Decoding<'i>,
         end: usize,
         depth_left: u16,
     ) -> Result<Self, DecodeError> {
         let slots = decoding.memory.allocate(T::SLOT_BYTES)?;
-        Ok(Frame::new(decoding, input, 0, end, slots, depth_left))
+        Ok(Begun { decoding, at: 0, end, slots, depth_left, is_empty: true, of: PhantomData })
     }
+}
 
+impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
-    fn new(
-        decoding: &'d mut Decoding<'a>,
-        input: &'i [u8],
-        at: usize,
-        end: usize,
+    pub(super) fn new(
+        decoding: &'d mut Decoding<'i>,
+        part: Range<usize>,
         slots: Offset,
         depth_left: u16,
+        is_empty: bool,
     ) -> Self {
+        let input = decoding.input;
         let mut frame = Frame {
             decoding,
             input,
             words_end: (input.len() + 1).saturating_sub(8),
-            at,
-            end,
+            at: part.start,
+            end: part.end,
             refused: usize::MAX,
             slots,
             depth_left,
             room: std::ptr::null_mut(),
             presence: T::Presence::default(),
+            stops: 0,
+            looked: 0,
             of: PhantomData,
         };
         frame.find_room();
-        frame.load_presence();
+        // Not of slots that are zero: these were written as wide words just now, and to read a part of one waits.
+        if !is_empty {
+            frame.load_presence();
+        }
         frame
     }
 
@@ -83,17 +112,16 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     #[inline(always)]
     fn load_presence(&mut self) {
         for (index, word) in self.presence.as_mut().iter_mut().enumerate() {
-            let at = self.slots as usize + index * 8;
-            *word = crate::slots::number::<8>(&self.decoding.memory.bytes[at..at + 8]);
+            // SAFETY: words of presence bits are the first of the slots, which `room` points at.
+            *word = u64::from_le(unsafe { self.room.add(index * 8).cast::<u64>().read_unaligned() });
         }
     }
 
     #[inline(always)]
     fn save_presence(&mut self) {
-        let presence = self.presence;
-        for (index, word) in presence.as_ref().iter().enumerate() {
-            let at = self.slots as usize + index * 8;
-            self.decoding.memory.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        for (index, word) in self.presence.as_ref().iter().enumerate() {
+            // SAFETY: as of `load_presence`.
+            unsafe { self.room.add(index * 8).cast::<u64>().write_unaligned(word.to_le()) }
         }
     }
 
@@ -129,10 +157,22 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     fn word(&self, at: usize) -> u64 {
         if at < self.words_end {
             // SAFETY: eight bytes from there are within the input.
-            u64::from_le(unsafe { self.input.as_ptr().add(at).cast::<u64>().read_unaligned() })
+            unsafe { self.word_within(at) }
         } else {
             word_at_end(self.input, at)
         }
+    }
+
+    /// The eight bytes at `at`.
+    ///
+    /// # Safety
+    ///
+    /// They are within the input.
+    #[inline(always)]
+    unsafe fn word_within(&self, at: usize) -> u64 {
+        debug_assert!(at + 8 <= self.input.len());
+        // SAFETY: the caller says so.
+        u64::from_le(unsafe { self.input.as_ptr().add(at).cast::<u64>().read_unaligned() })
     }
 
     /// The next eight bytes, if the next field is this one.
@@ -146,15 +186,133 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     /// Decodes a number, if it is the next field.
     #[inline(always)]
     pub fn number<const I: usize, P: Path>(&mut self, path: P) {
+        if let Some((value, until)) = self.number_ahead::<I, P>(path) {
+            self.take::<I>(value, until);
+        }
+    }
+
+    /// Decodes a truth that is there only if it is one, if it is the next field: without a branch, since nobody can
+    /// foresee what is one half of the time.
+    #[inline(always)]
+    #[allow(clippy::needless_bitwise_bool)]
+    pub fn truth<const I: usize, P: Path>(&mut self, _: P) {
+        let field = const { slot_checked::<T>(I) };
+        let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, Wire::Varint) };
+        const {
+            let field = T::FIELDS[I];
+            assert!(
+                matches!((field.kind, field.shape), (Kind::Bool, Shape::Implicit)) && field.oneof == NONE
+            );
+        };
+        let wanted = tag | 1 << (8 * tag_bytes);
+        let bytes = tag_bytes + 1;
+        let is_next = (self.word(self.at) & MASKS[bytes] == wanted) & (self.at + bytes <= self.end);
+        // SAFETY: as of `write`.
+        unsafe {
+            let slot = self.room.add(field.slot as usize);
+            slot.write(slot.read() | u8::from(is_next));
+        }
+        self.presence.as_mut()[field.presence as usize / 64] |= u64::from(is_next) << (field.presence % 64);
+        let without = without_lowest(without_lowest(self.stops));
+        self.at += bytes & usize::from(is_next).wrapping_neg();
+        self.stops = select_unpredictable(is_next, without, self.stops);
+    }
+
+    /// Looks where the numbers end that come next: of all in a row at once, so that where one begins does not hang on
+    /// what the one before it is.
+    #[inline(always)]
+    pub fn look<P: Path>(&mut self, path: P) {
+        if P::HAS_STOPS {
+            self.looked = self.at;
+            let ahead = self.input.get(self.at..).and_then(|rest| rest.first_chunk::<LOOKED_AT>());
+            self.stops = ahead.and_then(|ahead| ahead.first_chunk()).map_or(0, |ahead| path.stops(ahead));
+        }
+    }
+
+    /// As `number`, of one in a row of which it was looked where they end.
+    #[inline(always)]
+    pub fn number_in_row<const I: usize, P: Path>(&mut self, path: P) {
+        if !P::HAS_STOPS {
+            return self.number::<I, P>(path);
+        }
         let field = const { T::FIELDS[I] };
-        let Some((value, until)) = self.number_ahead::<I, P>(path) else { return };
+        if let Some((raw, until, stops)) = self.ahead_in_row::<I, P>(path) {
+            let is_within = until <= self.end || planted::is(Fault::SkipEndCheck);
+            if is_within && self.take::<I>(in_slot(field.kind, raw), until) {
+                self.stops = stops;
+            }
+        }
+    }
+
+    /// The next number if it is this field's, where it ends, and the stops behind it.
+    #[inline(always)]
+    fn ahead_in_row<const I: usize, P: Path>(&self, path: P) -> Option<(u64, usize, u64)> {
+        let wire = const { wire_of(T::FIELDS[I].kind) };
+        let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
+        // The first one is the tag's.
+        let behind_tag = without_lowest(self.stops);
+        if behind_tag == 0 {
+            let (raw, until) = number_slowly(self.input, self.at, (tag, tag_bytes), wire)?;
+            return Some((raw, until, 0));
+        }
+        // SAFETY: there are stops, so that eight bytes are within the input, as said of them.
+        let word = unsafe { self.word_within(self.at) };
+        if word & MASKS[tag_bytes] != tag {
+            return None;
+        }
+        let from = self.at + tag_bytes;
+        // SAFETY: as above, since the tag ends before the last stop.
+        let body = unsafe { self.word_within(from) };
+        match wire {
+            Wire::Fixed32 => Some((body & MASKS[4], from + 4, self.stops_from(from + 4))),
+            Wire::Fixed64 => Some((body, from + 8, self.stops_from(from + 8))),
+            _ => {
+                let until = self.looked + behind_tag.trailing_zeros() as usize + 1;
+                let bytes = until - from;
+                let raw = if bytes > 8 {
+                    number_slowly(self.input, self.at, (tag, tag_bytes), wire)?.0
+                } else {
+                    path.gathered(body & (u64::MAX >> (64 - 8 * bytes)))
+                };
+                Some((raw, until, without_lowest(behind_tag)))
+            }
+        }
+    }
+
+    /// The stops at or behind a place, which is not before `at`.
+    #[inline(always)]
+    fn stops_from(&self, at: usize) -> u64 {
+        let passed = at - self.looked;
+        if passed < STOPS_BYTES {
+            self.stops & u64::MAX << passed
+        } else {
+            0
+        }
+    }
+
+    /// Takes a number, which ends there; whether it may.
+    #[inline(always)]
+    fn take<const I: usize>(&mut self, value: u64, until: usize) -> bool {
+        let field = const { T::FIELDS[I] };
         // One that has to be absent then is the table's: nobody writes it, so that looking costs less than counting.
         if matches!(field.shape, Shape::Implicit) && value == 0 {
-            return;
+            return false;
+        }
+        if planted::is(Fault::DropPresenceOfZero) && value == 0 || self.is_first_kept::<I>() {
+            (self.at, self.stops) = (until, 0);
+            return false;
         }
         self.write::<I>(value);
         self.mark::<I>();
         self.at = until;
+        true
+    }
+
+    /// Whether a planted fault keeps what came first.
+    #[inline(always)]
+    fn is_first_kept<const I: usize>(&self) -> bool {
+        let bit = const { T::FIELDS[I].presence };
+        planted::is(Fault::FirstWins) && self.presence.as_ref()[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
     /// Decodes a string or bytes, if it is the next field.
@@ -174,7 +332,7 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
         let field = const { T::FIELDS[I] };
         let (from, until) = self.length_ahead::<I, P>(path)?;
         if matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked))
-            && !super::text::is_utf8(self.input, from, until)
+            && !super::text::is_utf8(path, self.input, from, until)
         {
             return None;
         }
@@ -222,7 +380,8 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
                 varint(path, word >> (8 * tag_bytes), 8 - tag_bytes, self.input, from, is_short(field.kind))?
             }
         };
-        (from + bytes <= self.end).then(|| (in_slot(field.kind, raw), from + bytes))
+        let is_within = from + bytes <= self.end || planted::is(Fault::SkipEndCheck);
+        is_within.then(|| (in_slot(field.kind, raw), from + bytes))
     }
 
     /// Puts a value behind those that are there; none, if the arena is full, which the table says then.
@@ -241,7 +400,7 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     pub fn child<'f, const I: usize, C: Type, P: Path>(
         &'f mut self,
         path: P,
-    ) -> Result<Option<Frame<'f, 'a, 'i, C>>, DecodeError> {
+    ) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
         let Some((from, until)) = self.length_ahead::<I, P>(path) else { return Ok(None) };
         let Some(depth_left) = self.depth_left.checked_sub(1) else {
@@ -250,22 +409,18 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
         let slot = (self.slots + field.slot) as usize;
         let bit = 1_u64 << (field.presence % 64);
         let is_there = self.presence.as_ref()[field.presence as usize / 64] & bit != 0;
-        let slots = match field.shape {
-            Shape::Repeated | Shape::Packed | Shape::Map => {
-                let slots = self.decoding.memory.allocate(C::SLOT_BYTES)?;
-                let element = self.decoding.one_more(slot, 4)?;
-                crate::protobuf::decode::write(&mut self.decoding.memory.bytes[element..], 4, slots.into());
-                slots
-            }
-            _ if is_there => crate::slots::number::<4>(&self.decoding.memory.bytes[slot..]) as Offset,
-            _ => {
-                let slots = self.decoding.memory.allocate(C::SLOT_BYTES)?;
-                crate::protobuf::decode::write(&mut self.decoding.memory.bytes[slot..], 4, slots.into());
-                slots
-            }
+        let is_empty = is_many(field.shape) || !is_there;
+        let slots = if is_empty {
+            let slots = self.decoding.memory.allocate(C::SLOT_BYTES)?;
+            let place = if is_many(field.shape) { self.decoding.one_more(slot, 4)? } else { slot };
+            crate::protobuf::decode::write(&mut self.decoding.memory.bytes[place..], 4, slots.into());
+            self.mark::<I>();
+            slots
+        } else {
+            crate::slots::number::<4>(&self.decoding.memory.bytes[slot..]) as Offset
         };
-        self.mark::<I>();
-        Ok(Some(Frame::new(self.decoding, self.input, from, until, slots, depth_left)))
+        let decoding = &mut *self.decoding;
+        Ok(Some(Begun { decoding, at: from, end: until, slots, depth_left, is_empty, of: PhantomData }))
     }
 
     /// After a message within this one, which ended at `at`.
@@ -285,9 +440,36 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     #[inline(always)]
     #[must_use]
     pub fn moved(self) -> Self {
-        let Frame { decoding, input, words_end, at, end, refused, slots, depth_left, room, presence, of } =
-            self;
-        Frame { decoding, input, words_end, at, end, refused, slots, depth_left, room, presence, of }
+        let Frame {
+            decoding,
+            input,
+            words_end,
+            at,
+            end,
+            refused,
+            slots,
+            depth_left,
+            room,
+            presence,
+            stops,
+            looked,
+            of,
+        } = self;
+        Frame {
+            decoding,
+            input,
+            words_end,
+            at,
+            end,
+            refused,
+            slots,
+            depth_left,
+            room,
+            presence,
+            stops,
+            looked,
+            of,
+        }
     }
 
     #[inline(never)]
@@ -305,7 +487,7 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
             }
             if let Some(index) = schema.place(tag.number) {
                 if self.refused != at && is_straight(&schema.fields[index], tag.wire) {
-                    (self.refused, self.at) = (at, at);
+                    (self.refused, self.at, self.stops) = (at, at, 0);
                     self.find_room();
                     self.load_presence();
                     return Ok((self, index));
@@ -377,10 +559,6 @@ impl<'d, 'a, 'i, T: Type> Frame<'d, 'a, 'i, T> {
     pub fn ended_at(&self) -> usize {
         self.at
     }
-
-    pub(crate) fn slots(&self) -> Offset {
-        self.slots
-    }
 }
 
 /// A run of numbers: from `from` to the input's end, for a slot of the memory.
@@ -437,6 +615,38 @@ const fn oneof_of<T: Type>(index: usize) -> (u16, u16) {
     } else {
         T::ONEOFS[oneof as usize]
     }
+}
+
+/// A number behind its tag, and where it ends, if it is the next field: at the end of what was looked at, or of one that
+/// is longer than others.
+#[cold]
+#[inline(never)]
+fn number_slowly(
+    input: &[u8],
+    at: usize,
+    (tag, tag_bytes): (u64, usize),
+    wire: Wire,
+) -> Option<(u64, usize)> {
+    if word_at(input, at) & MASKS[tag_bytes] != tag {
+        return None;
+    }
+    let from = at + tag_bytes;
+    let (raw, bytes) = match wire {
+        Wire::Fixed32 => (word_at(input, from) & MASKS[4], 4),
+        Wire::Fixed64 => (word_at(input, from), 8),
+        _ => long_varint(input, from)?,
+    };
+    Some((raw, from + bytes))
+}
+
+const fn is_many(shape: Shape) -> bool {
+    matches!(shape, Shape::Repeated | Shape::Packed | Shape::Map)
+}
+
+/// All bits that are set but the lowest.
+#[inline(always)]
+fn without_lowest(bits: u64) -> u64 {
+    bits & bits.wrapping_sub(1)
 }
 
 /// Whether the straight line may go on with a field that comes so.

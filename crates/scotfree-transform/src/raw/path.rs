@@ -2,24 +2,65 @@
 //!
 //! Invariant: all paths give equal bits. A `Bmi2` exists only where the processor has these instructions.
 
-use super::frame::{Frame, Numbers};
+use super::frame::{Begun, Frame, Numbers};
 use super::read::Slots;
+use super::word::MASKS;
 use super::writer::Writer;
+use crate::arena::Offset;
 use crate::error::DecodeError;
 use crate::message::Type;
-use crate::slots::Span;
+use crate::protobuf::decode::Decoding;
+use crate::slots::{number, Span, SLACK};
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Seven bits of each of eight bytes.
 const SEVENS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+/// The eighth of each.
+const HIGH: u64 = !SEVENS;
+/// Bytes whose stops are looked for at once.
+pub const STOPS_BYTES: usize = 64;
 
 /// One way to do it.
 pub trait Path: Copy + 'static {
     /// Has the straight line of a type use the instructions of this path.
-    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError>;
+    ///
+    /// What it begins with is said number by number, here and in `encoded`: a struct that is written by numbers and
+    /// copied as a whole waits until they have left the store buffer, some 15 cycles for each message.
+    fn decoded<T: Type>(
+        self,
+        decoding: &mut Decoding<'_>,
+        part: Range<usize>,
+        slots: Offset,
+        depth_left: u16,
+        is_empty: bool,
+    ) -> Result<usize, DecodeError>;
 
-    /// The same.
-    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o>;
+    /// The same: where it ended.
+    fn encoded<T: Type>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize;
+
+    /// Decodes one message.
+    #[inline(always)]
+    fn decode<T: Type>(self, begun: Begun<'_, '_, T>) -> Result<usize, DecodeError> {
+        let Begun { decoding, at, end, slots, depth_left, is_empty, .. } = begun;
+        self.decoded::<T>(decoding, at..end, slots, depth_left, is_empty)
+    }
+
+    /// Encodes one message.
+    #[inline(always)]
+    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+        let (out, at) = writer.parts();
+        let at = self.encoded::<T>(message.memory, message.input, message.room, out, at);
+        Writer::new(out, at)
+    }
 
     /// The same of a run of numbers.
     fn numbers(self, run: Numbers<'_>) -> Option<Span>;
@@ -29,6 +70,15 @@ pub trait Path: Copy + 'static {
 
     /// The reverse: 56 bits as seven of each byte.
     fn spread(self, bits: u64) -> u64;
+
+    /// Whether `stops` is cheaper than to look at each number's word by itself.
+    const HAS_STOPS: bool;
+
+    /// Which of these bytes end a varint: those below 128, the first as the lowest bit.
+    fn stops(self, bytes: &[u8; STOPS_BYTES]) -> u64;
+
+    /// Whether the first `len` of these bytes are below 128.
+    fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool;
 }
 
 /// Shifts and masks: any processor.
@@ -37,18 +87,48 @@ pub struct Portable;
 
 impl Path for Portable {
     #[inline]
-    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
-        T::decode(self, frame)
+    fn decoded<T: Type>(
+        self,
+        decoding: &mut Decoding<'_>,
+        part: Range<usize>,
+        slots: Offset,
+        depth_left: u16,
+        is_empty: bool,
+    ) -> Result<usize, DecodeError> {
+        T::decode(self, Frame::new(decoding, part, slots, depth_left, is_empty))
     }
 
     #[inline]
-    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
-        T::encode(self, message, writer)
+    fn encoded<T: Type>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize {
+        T::encode(self, Slots { memory, input, room: slots, of: PhantomData }, Writer::new(out, at)).parts().1
     }
 
     #[inline(never)]
     fn numbers(self, run: Numbers<'_>) -> Option<Span> {
         run.decode(self)
+    }
+
+    const HAS_STOPS: bool = false;
+
+    #[inline(always)]
+    fn stops(self, bytes: &[u8; STOPS_BYTES]) -> u64 {
+        bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(byte < 0x80))
+    }
+
+    #[inline(always)]
+    fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool {
+        let mut seen = 0;
+        for (index, word) in bytes.chunks_exact(8).enumerate() {
+            seen |= number::<8>(word) & MASKS[len.saturating_sub(index * 8).min(8)];
+        }
+        seen & HIGH == 0
     }
 
     #[inline(always)]
@@ -66,7 +146,7 @@ impl Path for Portable {
     }
 }
 
-/// `pext` and `pdep`. Not where they are microcode (AMD before Zen 3).
+/// `pext` and `pdep`, and 32 bytes at once (AVX2). Not where they are microcode (AMD before Zen 3).
 #[derive(Debug, Clone, Copy)]
 #[cfg(target_arch = "x86_64")]
 pub struct Bmi2(());
@@ -77,7 +157,8 @@ impl Bmi2 {
     pub fn detect() -> Option<Self> {
         let has = std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2")
-            && std::arch::is_x86_feature_detected!("lzcnt");
+            && std::arch::is_x86_feature_detected!("lzcnt")
+            && std::arch::is_x86_feature_detected!("avx2");
         (has && !is_microcode()).then_some(Bmi2(()))
     }
 }
@@ -132,44 +213,101 @@ fn is_microcode() -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline]
-fn decode_bmi2<T: Type>(path: Bmi2, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
-    T::decode(path, frame)
+fn decoded_bmi2<T: Type>(
+    path: Bmi2,
+    decoding: &mut Decoding<'_>,
+    part: Range<usize>,
+    slots: Offset,
+    depth_left: u16,
+    is_empty: bool,
+) -> Result<usize, DecodeError> {
+    T::decode(path, Frame::new(decoding, part, slots, depth_left, is_empty))
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline]
-fn encode_bmi2<'o, T: Type>(path: Bmi2, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
-    T::encode(path, message, writer)
+fn encoded_bmi2<T: Type>(
+    path: Bmi2,
+    memory: &[u8],
+    input: &[u8],
+    slots: *const u8,
+    out: &mut Vec<u8>,
+    at: usize,
+) -> usize {
+    T::encode(path, Slots { memory, input, room: slots, of: PhantomData }, Writer::new(out, at)).parts().1
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline(never)]
 fn numbers_bmi2(path: Bmi2, run: Numbers<'_>) -> Option<Span> {
     run.decode(path)
 }
 
+/// The top bits of 32 bytes.
+///
+/// # Safety
+///
+/// The processor has AVX2, and the bytes may be read.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn high_bits(bytes: *const u8) -> u32 {
+    use std::arch::x86_64::{_mm256_loadu_si256, _mm256_movemask_epi8};
+    // SAFETY: the caller says so.
+    unsafe { _mm256_movemask_epi8(_mm256_loadu_si256(bytes.cast())) as u32 }
+}
+
 #[cfg(target_arch = "x86_64")]
 impl Path for Bmi2 {
     #[inline]
-    fn decode<T: Type>(self, frame: Frame<'_, '_, '_, T>) -> Result<usize, DecodeError> {
-        // SAFETY: `self` was made by `detect`, which has seen the three features.
-        unsafe { decode_bmi2(self, frame) }
+    fn decoded<T: Type>(
+        self,
+        decoding: &mut Decoding<'_>,
+        part: Range<usize>,
+        slots: Offset,
+        depth_left: u16,
+        is_empty: bool,
+    ) -> Result<usize, DecodeError> {
+        // SAFETY: `self` was made by `detect`, which has seen the four features.
+        unsafe { decoded_bmi2::<T>(self, decoding, part, slots, depth_left, is_empty) }
     }
 
     #[inline]
-    fn encode<'o, T: Type>(self, message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+    fn encoded<T: Type>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize {
         // SAFETY: as above.
-        unsafe { encode_bmi2(self, message, writer) }
+        unsafe { encoded_bmi2::<T>(self, memory, input, slots, out, at) }
     }
 
     #[inline]
     fn numbers(self, run: Numbers<'_>) -> Option<Span> {
         // SAFETY: as above.
         unsafe { numbers_bmi2(self, run) }
+    }
+
+    const HAS_STOPS: bool = true;
+
+    #[inline(always)]
+    fn stops(self, bytes: &[u8; STOPS_BYTES]) -> u64 {
+        // SAFETY: as above.
+        let (low, high) = unsafe { (high_bits(bytes.as_ptr()), high_bits(bytes.as_ptr().add(32))) };
+        !(u64::from(low) | u64::from(high) << 32)
+    }
+
+    #[inline(always)]
+    fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_bzhi_u32(high_bits(bytes.as_ptr()), len as u32) == 0 }
     }
 
     #[inline(always)]

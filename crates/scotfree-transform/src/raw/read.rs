@@ -4,6 +4,7 @@
 
 use crate::arena::Offset;
 use crate::message::{Type, View};
+use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape, Utf8};
 use crate::slots::{number, width, Span, IN_ARENA};
 use std::borrow::Cow;
@@ -13,8 +14,8 @@ use std::marker::PhantomData;
 pub struct Slots<'m, T: Type> {
     pub(crate) memory: &'m [u8],
     pub(crate) input: &'m [u8],
-    room: *const u8,
-    of: PhantomData<fn() -> T>,
+    pub(super) room: *const u8,
+    pub(super) of: PhantomData<fn() -> T>,
 }
 
 // SAFETY: it is a shared reference to bytes.
@@ -87,10 +88,11 @@ impl<'m, T: Type> Slots<'m, T> {
         }
     }
 
-    /// What is in a field's slot, or nothing where it is not there: so of a oneof, whose members share theirs.
+    /// What is in a field's slot, or nothing where it is not there: only of a oneof, whose members share theirs, it has to
+    /// be asked.
     #[inline(always)]
     pub fn bits_if_there<const I: usize>(self) -> u64 {
-        if self.has::<I>() {
+        if const { T::FIELDS[I].oneof == crate::schema::NONE } || self.has::<I>() {
             self.bits::<I>()
         } else {
             0
@@ -152,6 +154,8 @@ impl<'m, T: Type> Slots<'m, T> {
         let field = const { T::FIELDS[I] };
         let (word, size) = (self.bits::<I>(), width(field.kind) as usize);
         assert!(index < (word >> 32) as usize);
+        let is_turned = planted::is(Fault::MapFirstWins) && matches!(field.shape, Shape::Map);
+        let index = if is_turned { (word >> 32) as usize - 1 - index } else { index };
         let at = word as u32 as usize + index * size;
         match size {
             1 => u64::from(self.memory[at]),

@@ -1,6 +1,7 @@
 //! Eight bytes of an input at once.
 
 use super::path::Path;
+use crate::planted::{self, Fault};
 use crate::protobuf::wire::Wire;
 
 /// The low bytes of a word, by how many.
@@ -80,9 +81,10 @@ pub(crate) fn varint<P: Path>(
 }
 
 #[inline(never)]
-fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
+pub(crate) fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for (count, &byte) in input.get(at..)?.iter().take(10).enumerate() {
+        let byte = if planted::is(Fault::LoseBitOfNinthByte) && count == 8 { byte & 0xbf } else { byte };
         value |= u64::from(byte & 0x7f).checked_shl(7 * count as u32)?;
         if byte < 0x80 {
             return Some((value, count + 1));

@@ -4,8 +4,9 @@
 
 use super::path::Path;
 use super::read::Slots;
-use super::word::tag_of;
+use super::word::{tag_of, MASKS};
 use crate::message::Type;
+use crate::planted::{self, Fault};
 use crate::protobuf::decode::wire_of;
 use crate::protobuf::encode::on_wire;
 use crate::protobuf::wire::Wire;
@@ -24,9 +25,17 @@ pub struct Writer<'o> {
 pub const NUMBER_BYTES_MAX: usize = 5 + 10 + 8;
 
 impl<'o> Writer<'o> {
-    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
-        let (start, at, room) = (out.as_mut_ptr(), out.len(), out.capacity());
+    /// Goes on behind the first `at` bytes, which were written.
+    #[inline(always)]
+    pub(crate) fn new(out: &'o mut Vec<u8>, at: usize) -> Self {
+        let (start, room) = (out.as_mut_ptr(), out.capacity());
         Writer { out, start, at, room }
+    }
+
+    /// What it writes to, and how many bytes were written.
+    #[inline(always)]
+    pub(crate) fn parts(self) -> (&'o mut Vec<u8>, usize) {
+        (self.out, self.at)
     }
 
     /// Says how much was written.
@@ -64,7 +73,8 @@ impl<'o> Writer<'o> {
     pub fn number<T: Type, const I: usize, P: Path>(&mut self, path: P, of: Slots<'_, T>, presence: u64) {
         let field = const { T::FIELDS[I] };
         let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
-        let is_there = presence >> (field.presence % 64) & 1;
+        // All bits, if it is there.
+        let is_there = (presence << (63 - field.presence % 64)) as i64 >> 63;
         let bits = of.bits::<I>();
         self.word(self.at, tag);
         let from = self.at + tag_bytes;
@@ -76,16 +86,15 @@ impl<'o> Writer<'o> {
             _ if is_long_sometimes(field.kind) => self.varint(path, from, on_wire(field.kind, bits)),
             _ => self.short_varint(path, from, on_wire(field.kind, bits)),
         };
-        self.at += (tag_bytes + bytes) & (is_there as usize).wrapping_neg();
+        self.at += (tag_bytes + bytes) & is_there as usize;
     }
 
     /// Writes a number of at most 56 bits; how many bytes it takes.
     #[inline(always)]
     fn short_varint<P: Path>(&mut self, path: P, at: usize, value: u64) -> usize {
-        let bytes = bytes_of(value);
-        let continued = (0x8080_8080_8080_8080_u64 >> 8) & ((1_u64 << (8 * bytes - 8)) - 1);
-        self.word(at, path.spread(value) | continued);
-        bytes
+        let zeros = value.leading_zeros() as usize;
+        self.word(at, path.spread(value) | CONTINUED[zeros]);
+        BYTES[zeros] as usize
     }
 
     #[inline(always)]
@@ -144,17 +153,17 @@ impl<'o> Writer<'o> {
     /// that no branch does.
     #[inline(always)]
     fn copy(&mut self, whole: &[u8], at: usize, len: usize) {
-        let is_short = len <= SLACK && at + SLACK <= whole.len();
-        let bytes = &whole[at..at + if is_short { SLACK } else { len }];
-        // SAFETY: there is room for them; the two do not overlap, since one is borrowed and the other is not.
-        unsafe {
-            let to = self.start.add(self.at);
-            if is_short {
-                to.cast::<[u8; SLACK]>()
-                    .write_unaligned(bytes.as_ptr().cast::<[u8; SLACK]>().read_unaligned());
-            } else {
-                to.copy_from_nonoverlapping(bytes.as_ptr(), len);
+        if len <= SLACK && at + SLACK <= whole.len() {
+            // SAFETY: so many bytes are within the whole, and there is room for them; the two do not overlap, since one
+            // is borrowed and the other is not.
+            unsafe {
+                let from = whole.as_ptr().add(at).cast::<[u8; SLACK]>();
+                self.start.add(self.at).cast::<[u8; SLACK]>().write_unaligned(from.read_unaligned());
             }
+        } else {
+            let bytes = &whole[at..at + len];
+            // SAFETY: as above.
+            unsafe { self.start.add(self.at).copy_from_nonoverlapping(bytes.as_ptr(), len) }
         }
         self.at += len;
     }
@@ -176,7 +185,7 @@ impl<'o> Writer<'o> {
     #[must_use]
     pub fn end(mut self, from: usize) -> Self {
         let length = self.at - from;
-        if length >= 0x80 {
+        if length >= 0x80 && !planted::is(Fault::ShortLength) {
             self.room(LENGTH_BYTES_MAX);
             self.at += make_room_for_length(self.start, from, length);
         } else {
@@ -260,7 +269,8 @@ impl<'o> Writer<'o> {
         // SAFETY: as in `finish`.
         unsafe { self.out.set_len(self.at) };
         crate::protobuf::encode::field(of.view(), &T::FIELDS[I], self.out);
-        Writer::new(self.out)
+        let at = self.out.len();
+        Writer::new(self.out, at)
     }
 }
 
@@ -272,7 +282,8 @@ impl Writer<'_> {
         // SAFETY: as in `finish`.
         unsafe { self.out.set_len(self.at) };
         crate::protobuf::encode::encode(of.view(), self.out);
-        Writer::new(self.out)
+        let at = self.out.len();
+        Writer::new(self.out, at)
     }
 }
 
@@ -302,12 +313,28 @@ fn make_room_for_length(start: *mut u8, from: usize, length: usize) -> usize {
     count - 1
 }
 
-/// How many bytes a number takes as a varint, of at most 63 bits.
-#[inline(always)]
-fn bytes_of(value: u64) -> usize {
-    let bits = 63 - (value | 1).leading_zeros() as usize;
-    (bits * 9 + 73) / 64
-}
+/// How many bytes a number takes as a varint, by its leading zeros.
+static BYTES: [u8; 65] = {
+    let mut bytes = [1; 65];
+    let mut zeros = 0;
+    while zeros < 64 {
+        bytes[zeros] = (64 - zeros).div_ceil(7) as u8;
+        zeros += 1;
+    }
+    bytes
+};
+
+/// The bits that say of all its bytes but the last that others follow, by its leading zeros; of at most eight bytes.
+static CONTINUED: [u64; 65] = {
+    let mut bits = [0; 65];
+    let mut zeros = 0;
+    while zeros <= 64 {
+        bits[zeros] =
+            0x8080_8080_8080_8080 & MASKS[if BYTES[zeros] > 8 { 7 } else { BYTES[zeros] as usize - 1 }];
+        zeros += 1;
+    }
+    bits
+};
 
 /// Whether its numbers may take more than eight bytes on the wire.
 const fn is_long_sometimes(kind: Kind) -> bool {

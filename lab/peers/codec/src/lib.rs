@@ -11,6 +11,19 @@ pub mod messages {
     include!(concat!(env!("OUT_DIR"), "/scotfree.rs"));
 }
 
+/// Messages of all kinds and shapes of fields.
+pub mod every {
+    include!(concat!(env!("OUT_DIR"), "/every.rs"));
+}
+
+/// What a conformance runner asks.
+pub mod testee {
+    include!(concat!(env!("OUT_DIR"), "/testee.rs"));
+}
+
+pub mod conformance;
+pub mod ways;
+
 /// Random values: the same for the same seed.
 pub struct Drawn {
     state: u64,

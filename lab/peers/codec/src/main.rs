@@ -86,6 +86,19 @@ macro_rules! class {
                         .fold(0, u64::wrapping_add)
                 });
             }
+            time("ours read", &mut || views.iter().map(|m| $ours(*m)).fold(0, u64::wrapping_add));
+            time("prost read", &mut || drawn.iter().map(|m| $theirs(m)).fold(0, u64::wrapping_add));
+            for path in CpuPath::all() {
+                time(&format!("ours decode only {path:?}"), &mut || {
+                    wires
+                        .iter()
+                        .map(|w| {
+                            arena.reset();
+                            u64::from(protobuf::decode_on::<Ours>(path, w, &mut arena, &limits).is_ok())
+                        })
+                        .fold(0, u64::wrapping_add)
+                });
+            }
             let types = Ours::types();
             time("table decode", &mut || {
                 wires

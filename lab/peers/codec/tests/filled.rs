@@ -28,11 +28,6 @@ fn what_is_filled_is_written_as_prost_writes_it() {
     filled!(Nested, fill_nested, copy_nested, ours_nested, theirs_nested);
 }
 
-#[allow(dead_code)]
-mod every {
-    include!(concat!(env!("OUT_DIR"), "/every.rs"));
-}
-
 use every::every::three::All;
 
 #[test]

@@ -6,11 +6,13 @@ A passage is put under the headings in whose part it begins.
 from __future__ import annotations
 
 import json
+import threading
 import zlib
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,9 @@ _LEVEL_MAX: Final = 1 << 30
 # What is written of one is packed from so many letters on, and has so many bytes at most.
 _PACKED_MIN: Final = 200
 _BYTES_MAX: Final = 8 << 20
+# Of what was read so many headings are kept, some 250 B each.
+_KEPT_HEADINGS: Final = 1 << 14
+_TITLE_WEIGHT: Final = 4
 # Between a heading and the one below it.
 _BELOW: Final = " > "
 
@@ -142,12 +147,49 @@ class Outline:
 NONE: Final = Outline()
 
 
-# Passages that are found together are often of few documents, as are those of searches that follow one another.
-@lru_cache(maxsize=256)
 def read(written: str | bytes) -> Outline:
     """What `written` wrote; `ValueError`: nothing of the kind."""
-    if not written:
-        return NONE
+    return _KEPT.read(written) if written else NONE
+
+
+class _Kept:
+    """Outlines that were read, those used last: of as many documents as have so many headings in all.
+
+    Passages that are found together are often of few documents, as are those of searches that follow one another;
+    and to read some hundred headings takes as long as to find the passages.
+    """
+
+    def __init__(self, headings_max: int) -> None:
+        self._headings_max = headings_max
+        self._headings = 0
+        self._outlines: OrderedDict[str | bytes, Outline] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, written: str | bytes) -> Outline:
+        with self._lock:
+            found = self._outlines.get(written)
+            if found is not None:
+                self._outlines.move_to_end(written)
+                return found
+        made = _read(written)
+        with self._lock:
+            if written not in self._outlines:
+                self._outlines[written] = made
+                self._headings += _weight(made)
+            while self._headings > self._headings_max:
+                self._headings -= _weight(self._outlines.popitem(last=False)[1])
+        return made
+
+
+def _weight(outline: Outline) -> int:
+    """A title and what surrounds it take about as much as some headings."""
+    return len(outline.headings) + _TITLE_WEIGHT
+
+
+_KEPT: Final = _Kept(_KEPT_HEADINGS)
+
+
+def _read(written: str | bytes) -> Outline:
     try:
         said = decoded(written if isinstance(written, str) else _unpacked(written))
         headings = _headings(said.get("headings", []))

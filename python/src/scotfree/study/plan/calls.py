@@ -130,6 +130,18 @@ def names(study: Study) -> list[Name]:
         return [_name(row) for row in _by_time(study) if _is_enough(row)]
 
 
+def nested_calls(study: Study) -> dict[Name, float]:
+    """Of each method how many calls one of its own makes, on average."""
+    span: Any = study.span
+    made = span.filter(span.parent_id.notnull()).group_by(["trace_id", "parent_id"]).agg(made=ibis._.count())
+    calls = span.select("trace_id", "service", "method", parent_id=span.span_id)
+    each = calls.left_join(made, ["trace_id", "parent_id"])
+    means = each.group_by(["service", "method"]).agg(mean=each.made.fill_null(0).mean())
+    with study.store.at_rest():
+        rows = study.engine.arrow(means).to_pylist()
+    return {_name(row): float(row["mean"]) for row in rows}
+
+
 def _by_time(study: Study) -> list[dict[str, Any]]:
     calls = timed(study.span)
     time = (calls.total_ns.cast("float64") * weight(calls)).sum()

@@ -1,7 +1,7 @@
 """The command `scot plan`: what each remedy would leave of a user's own calls.
 
 `scot plan DATA…` prices every remedy, `scot plan fit` makes the fit that a remedy's forecast rests on, `scot plan
-capacity` sizes a device.
+capacity` sizes a device, `scot plan offload` says what hardware for messages would leave of a call.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ COMMANDS = Commands(
         "price": "forecast what every remedy would leave of the calls in DATA (the default command)",
         "fit": "fit a remedy's forecast on calls made on this machine, without and with it in turns",
         "capacity": "size a device's log and queue, from flags or from the updates in DATA",
+        "offload": "what hardware that transforms messages would leave of a call's RPC layer, from its cycles",
     },
 )
 DESCRIPTION = (

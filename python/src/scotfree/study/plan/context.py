@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from scotfree.study.hardware.offload import ON_CHIP_NS
 from scotfree.study.plan.pattern import matches
 
 if TYPE_CHECKING:
     from scotfree.study.plan.accesses import Accesses
+    from scotfree.study.plan.calls import Name
     from scotfree.study.plan.fit import Fit
 
 # The first word of an update's name, where the user names none.
@@ -62,8 +64,15 @@ class Context:
     # Of services whose calls say their keys: which, in the order of time. And the bytes of a cache of reads.
     accesses: Mapping[str, Accesses] = field(default_factory=dict)
     cache_bytes: float = 64 << 20
-    # Of services that have a profile: the share of their processor time that is compression.
+    # Of services that have a profile: the shares of their processor time that are compression, serialization, and
+    # the RPC library.
     compression: Mapping[str, float] = field(default_factory=dict)
+    serialization: Mapping[str, float] = field(default_factory=dict)
+    rpc_library: Mapping[str, float] = field(default_factory=dict)
+    # Of methods: how many calls one of theirs makes, on average.
+    nested: Mapping[Name, float] = field(default_factory=dict)
+    # From the core to hardware that transforms its messages, one way.
+    traversal_ns: float = ON_CHIP_NS
     # What compression is taken to do: bytes over compressed bytes, and the work of both sides.
     compression_ratio: float = 2.0
     compress_ns_per_byte: float = 3.0

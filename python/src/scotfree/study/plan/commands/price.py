@@ -15,12 +15,12 @@ from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted
 from scotfree.study.plan import accesses, fit, registry, text
-from scotfree.study.plan.calls import Name, methods, names
+from scotfree.study.plan.calls import Name, methods, names, nested_calls
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import Plan, make
 from scotfree.study.plan.outcome import Outcome, outcomes
 from scotfree.study.plan.pattern import matches
-from scotfree.study.plan.remedies import REMEDIES, Remedy
+from scotfree.study.plan.remedies import REMEDIES, Remedy, offload
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
 from scotfree.study.working import Working
@@ -33,7 +33,7 @@ def run(flags: Namespace) -> int:
         study = open_study(flags, flags.data, Path(scratch) / "store")
         at.at("looking at all calls")
         check_patterns(context.updates, names(study))
-        context = replace(context, compression=_compression(study), accesses=accesses.read(study, context))
+        context = _known(study, context, remedies)
         plan = make(study, context, flags.methods, remedies, at.at)
         came = _outcomes(flags, plan, Path(scratch) / "measured", at) if flags.measured else []
     if flags.json:
@@ -68,13 +68,29 @@ def _remedies(only: Sequence[str]) -> Sequence[Remedy]:
     return [known[name] for name in only] or REMEDIES
 
 
-def _compression(study: Study) -> dict[str, float]:
+def _known(study: Study, context: Context, remedies: Sequence[Remedy]) -> Context:
+    """With what the data say of services and methods beside their calls."""
+    rpc_library = _shares(study, "rpc_library")
+    # Who calls whom is asked of all calls, for the one that wants it, where the rest of it is known.
+    is_wanted = bool(rpc_library) and offload in remedies
+    return replace(
+        context,
+        compression=_shares(study, "compression"),
+        serialization=_shares(study, "serialization"),
+        rpc_library=rpc_library,
+        nested=nested_calls(study) if is_wanted else {},
+        accesses=accesses.read(study, context),
+    )
+
+
+def _shares(study: Study, category: str) -> dict[str, float]:
+    """Of the processor time of each service that has a profile."""
     tax = study.cycle_tax()
     if tax is None:
         return {}
     rows = tax.services.to_pylist()
     shares = dict.fromkeys((row["service"] for row in rows), 0.0)
-    return shares | {row["service"]: row["share"] for row in rows if row["category"] == "compression"}
+    return shares | {row["service"]: row["share"] for row in rows if row["category"] == category}
 
 
 def check_patterns(patterns: Sequence[str], among: Sequence[Name]) -> None:
@@ -97,6 +113,7 @@ def _context(flags: Namespace) -> Context:
         hedges_max=flags.hedges_max,
         compression_ratio=flags.compression_ratio,
         compress_ns_per_byte=flags.compress_ns_per_byte,
+        traversal_ns=flags.traversal,
     )
     fits, missing = {}, {}
     for name in registry.entries():

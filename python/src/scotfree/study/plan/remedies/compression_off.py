@@ -14,26 +14,25 @@ import numpy as np
 from scotfree.study.figures.words import number, percent
 from scotfree.study.plan.calls import Calls
 from scotfree.study.plan.context import Context
+from scotfree.study.plan.known import KNOWN_MIN, PROFILE_NEEDED, SHARE_MIN, lacking_time
 from scotfree.study.plan.price import Effect, Refused
 from scotfree.study.plan.slopes import MISSING, slopes
 
 NAME: Final = "compression off"
 IS_OURS: Final = False
-# Of the samples of a profile: below it the share is noise.
-_SHARE_MIN: Final = 0.002
-_KNOWN_MIN: Final = 0.9
 
 
 def forecast(calls: Calls, context: Context) -> Effect | Refused:
     """What the calls would take without."""
     share = context.compression.get(calls.service)
     if share is None:
-        return Refused("a profile of its server's processor time is needed (pprof, perf script, folded stacks)")
-    if share < _SHARE_MIN:
+        return Refused(PROFILE_NEEDED)
+    if share < SHARE_MIN:
         return Refused(f"its server spends {percent(share)} of its processor time on compression: there is none")
+    reason = lacking_time(calls)
+    if reason is not None:
+        return Refused(reason)
     cpu_ns = calls.floats("cpu_ns")
-    if np.mean(~np.isnan(cpu_ns)) < _KNOWN_MIN:
-        return Refused("the processor time of each call is needed (rpc.cpu.ns)")
     found = slopes(calls)
     if not found:
         return Refused(MISSING)
@@ -54,6 +53,6 @@ def _ratio(calls: Calls) -> float | None:
     pairs = [(calls.floats(f"{way}_bytes"), calls.floats(f"{way}_wire_bytes")) for way in ("req", "resp")]
     messages, wires = (np.concatenate(sizes) for sizes in zip(*pairs, strict=True))
     known = ~np.isnan(messages) & ~np.isnan(wires)
-    if known.mean() < _KNOWN_MIN or wires[known].sum() <= 0:
+    if known.mean() < KNOWN_MIN or wires[known].sum() <= 0:
         return None
     return max(float(messages[known].sum() / wires[known].sum()), 1.0)

@@ -76,6 +76,14 @@ def add(parser: ArgumentParser) -> None:
             flag, type=amount(*bounds), default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
         )
     parser.add_argument(
+        "--traversal",
+        type=duration_ns,
+        default=default.traversal_ns,
+        metavar="TIME",
+        help="one way from the core to hardware that transforms its messages (default: 20ns, as on a chip; over "
+        "PCIe 1us)",
+    )
+    parser.add_argument(
         "--methods",
         type=whole(1, 1_000_000),
         default=20,

@@ -1,73 +1,20 @@
 //! All kinds and shapes of fields, beside prost-reflect, which knows them all by their descriptors.
 
-use codec_peers::Drawn;
+mod bad;
+mod draw;
+mod pages;
+mod planted;
+mod vectors;
+
+use codec_peers::{every, Drawn};
+use draw::draw;
 use prost_reflect::prost::Message as _;
-use prost_reflect::{Cardinality, DescriptorPool, DynamicMessage, Kind, MapKey, MessageDescriptor, Value};
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value};
 use scotfree_transform::descriptor::{read, types_of};
 use scotfree_transform::generated::Type;
 use scotfree_transform::{protobuf, Arena, CpuPath, DecodeError, Limits, Types};
 
-#[allow(dead_code)]
-mod every {
-    include!(concat!(env!("OUT_DIR"), "/every.rs"));
-}
-
 const SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/every.bin"));
-
-/// A random message: each field there or not, deeper ones more seldom.
-fn draw(of: &MessageDescriptor, r: &mut Drawn, depth: u64) -> DynamicMessage {
-    let mut message = DynamicMessage::new(of.clone());
-    for field in of.fields() {
-        if field.cardinality() != Cardinality::Required && r.below(3 + depth) > 1 {
-            continue;
-        }
-        let value = if field.is_map() {
-            let entry = field.kind();
-            let entry = entry.as_message().unwrap();
-            let (key, of_value) = (entry.map_entry_key_field(), entry.map_entry_value_field());
-            Value::Map(
-                (0..r.below(4))
-                    .map(|_| {
-                        let key = match key.kind() {
-                            Kind::String => MapKey::String(r.text()),
-                            _ => MapKey::I32(r.number() as i32),
-                        };
-                        (key, value(&of_value.kind(), r, depth))
-                    })
-                    .collect(),
-            )
-        } else if field.is_list() {
-            Value::List((0..r.below(6)).map(|_| value(&field.kind(), r, depth)).collect())
-        } else {
-            value(&field.kind(), r, depth)
-        };
-        message.set_field(&field, value);
-    }
-    message
-}
-
-fn value(kind: &Kind, r: &mut Drawn, depth: u64) -> Value {
-    let number = if r.below(4) == 0 { !r.number() } else { r.number() };
-    match kind {
-        Kind::Double => Value::F64(f64::from_bits(number << 20)),
-        Kind::Float => Value::F32(number as f32),
-        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Value::I32(number as i32),
-        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Value::I64(number as i64),
-        Kind::Uint32 | Kind::Fixed32 => Value::U32(number as u32),
-        Kind::Uint64 | Kind::Fixed64 => Value::U64(number),
-        Kind::Bool => Value::Bool(number % 2 == 0),
-        Kind::String => Value::String(if r.below(5) == 0 {
-            "äöü €".repeat(1 + r.below(20) as usize)
-        } else {
-            r.text()
-        }),
-        Kind::Bytes => Value::Bytes(r.text().into_bytes().into()),
-        Kind::Message(of) => Value::Message(draw(of, r, depth + 3)),
-        Kind::Enum(of) => {
-            Value::EnumNumber(of.values().nth(r.below(of.values().len() as u64) as usize).unwrap().number())
-        }
-    }
-}
 
 /// What both give of the same bytes: the same message, or an error of both.
 fn compare<T: Type>(of: &MessageDescriptor, bytes: &[u8], loaded: &Types) {
@@ -93,14 +40,17 @@ fn compare<T: Type>(of: &MessageDescriptor, bytes: &[u8], loaded: &Types) {
         (Ok(theirs), Ok(ours)) => {
             let again = DynamicMessage::decode(of.clone(), &ours[..]).unwrap();
             // What holds a number that is none is not equal to itself.
+            // To it, what was set to its default and what was not set differ, until they were written.
+            let theirs = DynamicMessage::decode(of.clone(), &theirs.encode_to_vec()[..]).unwrap();
             let is_same = again == theirs || theirs != theirs.clone();
             // It keeps a closed enumeration's unknown numbers where they stood, and not as unknown fields.
             assert!(is_same || has_unknown_enum(&theirs), "{bytes:?} gave {ours:?}");
         }
         // prost takes messages without what they require.
         (Ok(_), Err(DecodeError::Missing { .. })) | (Err(_), Err(_)) => {}
-        // It takes an unknown group that does not end; prost itself, to which all fields are unknown, does not.
-        (Ok(_), Err(DecodeError::Cut { .. })) if <()>::decode(bytes).is_err() => {}
+        // It takes an unknown group that does not end, or in which there is what is no field; prost itself, to which all
+        // fields are unknown, does not.
+        (Ok(_), Err(_)) if <()>::decode(bytes).is_err() => {}
         // prost looks whether strings of proto2 are UTF-8, which the specification does not ask.
         (Err(theirs), Ok(_)) if is_proto2 && theirs.to_string().contains("invalid string") => {}
         // Nor does it take a known number of another wire type for an unknown field, of which we say that there is one.
@@ -166,6 +116,15 @@ fn all_kinds_of_proto3_are_as_prost_reflect_has_them() {
 #[test]
 fn all_kinds_of_proto2_are_as_prost_reflect_has_them() {
     all::<every::every::two::Needs>("every.two.Needs", 400);
+}
+
+#[test]
+fn all_kinds_in_all_shapes_are_as_prost_reflect_has_them() {
+    use every::every::kinds::{Choice, Maps, Packed, Unpacked};
+    all::<Packed>("every.kinds.Packed", 100);
+    all::<Unpacked>("every.kinds.Unpacked", 100);
+    all::<Maps>("every.kinds.Maps", 100);
+    all::<Choice>("every.kinds.Choice", 100);
 }
 
 #[test]
