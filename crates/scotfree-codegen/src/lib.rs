@@ -13,6 +13,7 @@ mod emit;
 mod names;
 mod straight;
 mod thrift;
+mod visit;
 
 use scotfree_transform::descriptor::{read, types_of, DescriptorError, EnumDescription};
 use scotfree_transform::{TypeSchema, Types};
@@ -40,6 +41,14 @@ pub enum CodegenError {
     /// No folder was named, and cargo did not name one.
     #[error("write the generated code: no folder; call out_dir(…), or run from build.rs, where cargo sets OUT_DIR")]
     NoFolder,
+    /// A field that no visitor is handed.
+    #[error("make visitors: {field} is {why}; take Config::new() without visitors()")]
+    NotVisited {
+        /// The field, by its message and number.
+        field: String,
+        /// What it is.
+        why: &'static str,
+    },
     /// The file could not be written.
     #[error("write {path}: {reason}")]
     Write {
@@ -56,6 +65,7 @@ pub struct Config {
     out_dir: Option<PathBuf>,
     file_name: String,
     cold: Vec<String>,
+    is_visited: bool,
     runtime: String,
 }
 
@@ -65,6 +75,7 @@ impl Default for Config {
             out_dir: std::env::var_os("OUT_DIR").map(PathBuf::from),
             file_name: "messages.rs".to_owned(),
             cold: Vec::new(),
+            is_visited: false,
             runtime: "::scotfree_transform".to_owned(),
         }
     }
@@ -94,6 +105,13 @@ impl Config {
         self
     }
 
+    /// Makes visitors instead: of each type a trait with a method a field, which is called as the fields come. Nothing
+    /// is kept, so that reading a message once costs less than decoding it; strings are handed out as bytes, unchecked.
+    pub fn visitors(&mut self) -> &mut Self {
+        self.is_visited = true;
+        self
+    }
+
     /// Compiles files, of Protobuf or by their ending of Thrift, which lie in one of `includes`, as does what they import.
     pub fn compile(
         &self,
@@ -117,6 +135,12 @@ impl Config {
         let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
         let (thrift, proto): (Vec<&Path>, Vec<&Path>) =
             files.into_iter().partition(|file| file.extension().is_some_and(|ending| ending == "thrift"));
+        if self.is_visited {
+            if let Some(file) = thrift.first() {
+                return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
+            }
+            return visit::file(&of_proto(&proto, &includes)?, self);
+        }
         let (messages, structs) = (of_proto(&proto, &includes)?, thrift::load(&thrift, &includes)?);
         let sources = [(&messages, false, proto.is_empty()), (&structs, true, thrift.is_empty())];
         let sources: Vec<emit::Source<'_>> = sources

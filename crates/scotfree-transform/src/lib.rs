@@ -34,6 +34,8 @@ pub mod generated {
     pub use crate::edit::Edit;
     pub use crate::error::{DecodeError, Exhausted};
     pub use crate::message::Type;
+    pub use crate::protobuf::decode::in_slot;
+    pub use crate::protobuf::visit::{is_of, Part, Raw, Visit};
     pub use crate::raw::frame::{Frame, DONE};
     pub use crate::raw::path::Path;
     pub use crate::raw::read::Slots;

@@ -2,6 +2,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod visit;
 pub(crate) mod wire;
 
 use crate::arena::{Arena, Memory, Offset};
@@ -13,6 +14,8 @@ use crate::raw::path::{chosen, CpuPath, Path as _, Portable};
 use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
 use decode::Decoding;
+
+pub use visit::Part;
 
 /// Decodes a message; what is read of it lies in `input` and `arena`.
 pub fn decode<'m, T: Type>(

@@ -59,6 +59,11 @@ fn main() {
     let every = ["three.proto", "two.proto", "kinds.proto"];
     scotfree_codegen::Config::new().file_name("every.rs").compile(&every, &["proto"]).unwrap();
     scotfree_codegen::Config::new().file_name("otlp.rs").compile(&["otlp.proto"], &["proto"]).unwrap();
+    scotfree_codegen::Config::new()
+        .visitors()
+        .file_name("visited.rs")
+        .compile(&["otlp.proto"], &["proto"])
+        .unwrap();
     scotfree_codegen::Config::new().file_name("testee.rs").compile(&["testee.proto"], &["proto"]).unwrap();
     let set = protox::compile(every, ["proto"]).unwrap();
     std::fs::write(out.join("every.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();

@@ -3,10 +3,12 @@
 //! Invariant: each point is one record: a row, the first of a counter (whose rate needs a second), or dropped. What
 //! counts up becomes a rate per second; of a histogram or a summary it is the count that does.
 
+use super::attribute::{attribute, Any};
 use super::columns::Texts;
 use super::table::{AttributeTable, Target};
 use super::trouble::Troubles;
-use super::wire::{attribute, Any, Damage, Fields, Value};
+use super::wire::{Damage, Fields, Value};
+use scotfree_transform::protobuf::Part;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -249,7 +251,7 @@ impl MetricDecoder {
         let of = inner(metric.resource, field::RESOURCE_ATTRIBUTES).map_while(Result::ok);
         let own = point.attributes.iter().map(|bytes| (0, *bytes));
         for (later, bytes) in own.chain(of.map(|bytes| (u16::MAX / 2, bytes))) {
-            let Ok((key, Any::Text(text))) = attribute(bytes) else { continue };
+            let Ok((key, Any::Text(text))) = attribute(Part::new(bytes)) else { continue };
             is_idle |= later == 0 && MODES.contains(&key) && IDLE.contains(&text);
             if let Some(Target::Text { column, rank }) = self.table.target(key) {
                 if rank + later < found[column].0 {

@@ -3,34 +3,25 @@
 //! Invariant: each span of a message is one record, and a record is a row or a dropped one; what of a message cannot
 //! be read counts as one dropped record for each place.
 
+use super::attribute::{attribute, Any};
 use super::columns::{Bitmap, Column, Texts};
+use super::messages::{
+    KeyValue, Link, LinkVisitor, Resource, ResourceVisitor, Span, SpanVisitor, Status, StatusVisitor,
+};
 use super::row::{Own, Row};
 use super::said::{better, first, pairs, Said, NO_RANK};
 use super::table::{float, integer, AttributeTable, Family, Target};
 use super::trouble::Troubles;
-use super::wire::{attribute, Any, Damage, Fields, Value};
+use super::wire::{Damage, Fields, Value};
+use scotfree_transform::protobuf::Part;
 use std::ops::Range;
 
-/// The fields that lead down to the spans, and the spans' own. Source: opentelemetry-proto, trace.proto.
+/// The fields that lead down to the spans. Source: opentelemetry-proto, trace.proto.
 mod field {
     pub const RESOURCE_SPANS: u32 = 1;
     pub const RESOURCE: u32 = 1;
-    pub const RESOURCE_ATTRIBUTES: u32 = 1;
     pub const SCOPE_SPANS: u32 = 2;
     pub const SPANS: u32 = 2;
-    pub const TRACE_ID: u32 = 1;
-    pub const SPAN_ID: u32 = 2;
-    pub const PARENT_ID: u32 = 4;
-    pub const NAME: u32 = 5;
-    pub const KIND: u32 = 6;
-    pub const START: u32 = 7;
-    pub const END: u32 = 8;
-    pub const ATTRIBUTES: u32 = 9;
-    pub const LINKS: u32 = 13;
-    pub const STATUS: u32 = 15;
-    pub const LINK_ATTRIBUTES: u32 = 4;
-    pub const STATUS_MESSAGE: u32 = 2;
-    pub const STATUS_CODE: u32 = 3;
 }
 
 const KIND_MAX: u64 = 5;
@@ -223,7 +214,7 @@ impl SpanDecoder {
                 place.scope_end = Some(inside.end);
                 place.at = inside.start;
             }
-            (Some(_), Some(_), field::SPANS) => self.span(bytes),
+            (Some(_), Some(_), field::SPANS) => self.span(Part::within(message, inside)),
             _ => {}
         }
     }
@@ -246,34 +237,29 @@ impl SpanDecoder {
             }
         }
         let resource = self.place.resource.clone();
-        self.read_resource(&message[resource]);
+        self.read_resource(Part::within(message, resource));
     }
 
     /// Codes are of dictionaries that `take` has taken; what was wrong is known already.
     fn read_resource_again(&mut self, message: &[u8]) {
         let known = std::mem::take(&mut self.troubles);
         let resource = self.place.resource.clone();
-        self.read_resource(message.get(resource).unwrap_or_default());
+        self.read_resource(Part::within(message, resource));
         self.troubles = known;
     }
 
-    fn read_resource(&mut self, resource: &[u8]) {
+    fn read_resource(&mut self, resource: Part<'_, Resource>) {
         let mut said = std::mem::take(&mut self.resource);
         said.clear();
-        for field in Fields::new(resource) {
-            match field {
-                Ok((field::RESOURCE_ATTRIBUTES, Value::Bytes(bytes))) => {
-                    self.read_attribute(bytes, &mut said);
-                }
-                Ok(_) => {}
-                Err(_) => self.troubles.kept("a resource cannot be read", self.records),
-            }
+        let mut reader = Reader { decoder: self, said: &mut said, own: Own::default() };
+        if Resource::visit(resource, &mut reader).is_err() {
+            self.troubles.kept("a resource cannot be read", self.records);
         }
         self.resource = said;
     }
 
-    fn read_attribute(&mut self, bytes: &[u8], said: &mut Said) {
-        let Ok((key, value)) = attribute(bytes) else {
+    fn read_attribute(&mut self, message: Part<'_, KeyValue>, said: &mut Said) {
+        let Ok((key, value)) = attribute(message) else {
             return self.troubles.kept("an attribute cannot be read", self.records);
         };
         let Some(target) = self.table.target(key) else { return };
@@ -321,10 +307,10 @@ impl SpanDecoder {
         }
     }
 
-    fn span(&mut self, bytes: &[u8]) {
+    fn span(&mut self, message: Part<'_, Span>) {
         let mut said = std::mem::take(&mut self.own);
         said.clear();
-        match self.read_span(bytes, &mut said).and_then(|own| Row::of(&own).map(|row| (own, row))) {
+        match self.read_span(message, &mut said).and_then(|own| Row::of(&own).map(|row| (own, row))) {
             Ok((own, row)) => self.push(&own, &row, &said),
             Err(reason) => self.troubles.dropped(reason, self.records),
         }
@@ -332,46 +318,10 @@ impl SpanDecoder {
         self.records += 1;
     }
 
-    fn read_span<'a>(&mut self, bytes: &'a [u8], said: &mut Said) -> Result<Own<'a>, &'static str> {
-        let mut own = Own::default();
-        for field in Fields::new(bytes) {
-            match field.map_err(|_| "the bytes are no OTLP span")? {
-                (field::TRACE_ID, Value::Bytes(id)) => own.trace_id = id,
-                (field::SPAN_ID, Value::Bytes(id)) => own.span_id = id,
-                (field::PARENT_ID, Value::Bytes(id)) => own.parent_id = id,
-                (field::NAME, Value::Bytes(name)) => own.name = name,
-                (field::KIND, Value::Varint(kind)) => own.kind = kind,
-                (field::START, Value::Fixed64(time)) => own.start = time,
-                (field::END, Value::Fixed64(time)) => own.end = time,
-                (field::ATTRIBUTES, Value::Bytes(bytes)) => self.read_attribute(bytes, said),
-                (field::LINKS, Value::Bytes(bytes)) => self.read_link(bytes, said),
-                (field::STATUS, Value::Bytes(bytes)) => self.read_status(bytes, &mut own),
-                _ => {}
-            }
-        }
-        Ok(own)
-    }
-
-    /// A link says only whether the call repeats the one that it leads to.
-    fn read_link(&mut self, bytes: &[u8], said: &mut Said) {
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let (field::LINK_ATTRIBUTES, Value::Bytes(bytes)) = field else { continue };
-            let Ok((key, value)) = attribute(bytes) else { continue };
-            if let Some(Target::Hedge(index)) = self.table.target(key) {
-                said.is_hedge |= value == Any::Text(&self.table.hedges[index]);
-            }
-        }
-    }
-
-    fn read_status<'a>(&mut self, bytes: &'a [u8], own: &mut Own<'a>) {
-        for field in Fields::new(bytes) {
-            match field {
-                Ok((field::STATUS_CODE, Value::Varint(code))) => own.status_code = code,
-                Ok((field::STATUS_MESSAGE, Value::Bytes(message))) => own.message = message,
-                Ok(_) => {}
-                Err(_) => self.troubles.kept("a status cannot be read", self.records),
-            }
-        }
+    fn read_span<'a>(&mut self, message: Part<'a, Span>, said: &mut Said) -> Result<Own<'a>, &'static str> {
+        let mut reader = Reader { decoder: self, said, own: Own::default() };
+        Span::visit(message, &mut reader).map_err(|_| "the bytes are no OTLP span")?;
+        Ok(reader.own)
     }
 
     fn push(&mut self, own: &Own<'_>, row: &Row, said: &Said) {
@@ -432,5 +382,83 @@ impl SpanDecoder {
         };
         self.changed(coded.change);
         coded.code
+    }
+}
+
+/// Who is handed the fields of a span, or of a resource.
+struct Reader<'d, 'a> {
+    decoder: &'d mut SpanDecoder,
+    said: &'d mut Said,
+    own: Own<'a>,
+}
+
+impl<'a> ResourceVisitor<'a> for Reader<'_, 'a> {
+    fn attributes(&mut self, message: Part<'a, KeyValue>) {
+        self.decoder.read_attribute(message, self.said);
+    }
+}
+
+impl<'a> SpanVisitor<'a> for Reader<'_, 'a> {
+    fn trace_id(&mut self, id: &'a [u8]) {
+        self.own.trace_id = id;
+    }
+
+    fn span_id(&mut self, id: &'a [u8]) {
+        self.own.span_id = id;
+    }
+
+    fn parent_span_id(&mut self, id: &'a [u8]) {
+        self.own.parent_id = id;
+    }
+
+    fn name(&mut self, name: &'a [u8]) {
+        self.own.name = name;
+    }
+
+    fn kind(&mut self, kind: u64) {
+        self.own.kind = kind;
+    }
+
+    fn start_time_unix_nano(&mut self, time: u64) {
+        self.own.start = time;
+    }
+
+    fn end_time_unix_nano(&mut self, time: u64) {
+        self.own.end = time;
+    }
+
+    fn attributes(&mut self, message: Part<'a, KeyValue>) {
+        self.decoder.read_attribute(message, self.said);
+    }
+
+    /// Of one that cannot be read on, what came before counts.
+    fn links(&mut self, message: Part<'a, Link>) {
+        let _ = Link::visit(message, self);
+    }
+
+    fn status(&mut self, message: Part<'a, Status>) {
+        if Status::visit(message, self).is_err() {
+            self.decoder.troubles.kept("a status cannot be read", self.decoder.records);
+        }
+    }
+}
+
+/// A link says only whether the call repeats the one that it leads to.
+impl<'a> LinkVisitor<'a> for Reader<'_, 'a> {
+    fn attributes(&mut self, message: Part<'a, KeyValue>) {
+        let Ok((key, value)) = attribute(message) else { return };
+        if let Some(Target::Hedge(index)) = self.decoder.table.target(key) {
+            self.said.is_hedge |= value == Any::Text(&self.decoder.table.hedges[index]);
+        }
+    }
+}
+
+impl<'a> StatusVisitor<'a> for Reader<'_, 'a> {
+    fn message(&mut self, message: &'a [u8]) {
+        self.own.message = message;
+    }
+
+    fn code(&mut self, code: u64) {
+        self.own.status_code = code;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a key has one meaning; columns are in the order in which the table names them first.
 
-use super::wire::Any;
+use super::attribute::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,5 @@
-//! Protobuf's wire format: a message as the fields that it consists of.
+//! Protobuf's wire format: a message as the fields that it consists of, for the levels above the records. Records are
+//! read by generated code.
 //!
 //! Invariant: a field lies inside its message; after the first that does not, there are no more.
 
@@ -95,45 +96,6 @@ impl<'a> Iterator for Fields<'a> {
         }
         Some(field)
     }
-}
-
-/// An attribute's value, of the kinds that a record can say something with.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Any<'a> {
-    /// A text, as its bytes stand there.
-    Text(&'a [u8]),
-    /// An integer.
-    Integer(i64),
-    /// A number.
-    Double(f64),
-    /// A truth, bytes, a list, a map, or nothing.
-    Other,
-}
-
-/// A `KeyValue`: its key, and its value.
-pub fn attribute(message: &[u8]) -> Result<(&[u8], Any<'_>), Damage<'_>> {
-    let mut found: (&[u8], Any<'_>) = (&[], Any::Other);
-    for field in Fields::new(message) {
-        match field? {
-            (1, Value::Bytes(key)) => found.0 = key,
-            (2, Value::Bytes(value)) => found.1 = any(value)?,
-            _ => {}
-        }
-    }
-    Ok(found)
-}
-
-fn any(message: &[u8]) -> Result<Any<'_>, Damage<'_>> {
-    let mut found = Any::Other;
-    for field in Fields::new(message) {
-        found = match field? {
-            (1, Value::Bytes(text)) => Any::Text(text),
-            (3, Value::Varint(integer)) => Any::Integer(integer as i64),
-            (4, Value::Fixed64(bits)) => Any::Double(f64::from_bits(bits)),
-            _ => Any::Other,
-        };
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

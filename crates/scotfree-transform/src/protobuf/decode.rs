@@ -366,7 +366,7 @@ fn is_packable(field: &Field) -> bool {
 
 /// A number of the wire as it lies in its slot.
 #[inline(always)]
-pub(crate) const fn in_slot(kind: Kind, raw: u64) -> u64 {
+pub const fn in_slot(kind: Kind, raw: u64) -> u64 {
     match kind {
         Kind::Bool => (raw != 0) as u64,
         Kind::Sint32 => (((raw as u32) >> 1) ^ ((raw as u32) & 1).wrapping_neg()) as u64,
