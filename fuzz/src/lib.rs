@@ -12,6 +12,7 @@ pub mod otlp;
 pub mod proxy;
 pub mod resp;
 pub mod snapshot;
+pub mod transform;
 pub mod wire;
 
 /// A function that takes any bytes, and where to start from.
@@ -39,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frame", run: frame::frame, seeds: frame::seeds },
     Target { name: "otlp_proto", run: otlp::proto, seeds: otlp::proto_seeds },
     Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },
+    Target { name: "transform_protobuf", run: transform::protobuf, seeds: transform::protobuf_seeds },
+    Target { name: "transform_descriptor", run: transform::descriptor, seeds: transform::descriptor_seeds },
     Target { name: "retrieval_snapshot", run: snapshot::snapshot, seeds: snapshot::seeds },
 ];
 

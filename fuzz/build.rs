@@ -1,0 +1,13 @@
+//! Types for the codec's target: those that it is compared to others by.
+
+fn main() {
+    const FOLDER: &str = "../lab/peers/codec/proto";
+    println!("cargo::rerun-if-changed={FOLDER}");
+    scotfree_codegen::Config::new()
+        .compile(&["three.proto", "two.proto", "kinds.proto"], &[FOLDER])
+        .expect("the files are Protobuf");
+    let set = protox::compile(["three.proto", "two.proto", "kinds.proto"], [FOLDER]).expect("as above");
+    let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    std::fs::write(out.join("types.bin"), protox::prost::Message::encode_to_vec(&set))
+        .expect("its folder is there");
+}
