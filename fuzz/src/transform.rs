@@ -6,7 +6,7 @@ use scotfree_transform::descriptor::{read, types_of};
 use scotfree_transform::generated::Type;
 use scotfree_transform::{protobuf, Arena, CpuPath, DecodeError, Limits, Types};
 
-#[allow(missing_docs, dead_code, clippy::pedantic)]
+#[allow(missing_docs, dead_code, clippy::all, clippy::pedantic)]
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/messages.rs"));
 }
