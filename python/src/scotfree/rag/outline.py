@@ -147,8 +147,10 @@ class Outline:
 NONE: Final = Outline()
 
 
-def read(written: str | bytes) -> Outline:
-    """What `written` wrote; `ValueError`: nothing of the kind."""
+def read(written: object) -> Outline:
+    """What `written` wrote, as a text or bytes; `ValueError`: it is nothing of the kind."""
+    if not isinstance(written, str | bytes):
+        raise ValueError("neither a text nor bytes")
     return _KEPT.read(written) if written else NONE
 
 
