@@ -1,9 +1,9 @@
 //! The text of a generated file.
 
 use crate::names::{camel, escaped, snake, Name, Names};
-use crate::{straight, Config};
+use crate::{straight, Config, Defined};
 use scotfree_transform::descriptor::EnumDescription;
-use scotfree_transform::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
+use scotfree_transform::{Field, Kind, Shape, TypeSchema, Utf8, NONE};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -37,27 +37,8 @@ impl Module {
     }
 }
 
-/// What files of one language define.
-pub(crate) struct Source<'s> {
-    pub(crate) types: &'s Types,
-    pub(crate) enums: &'s [EnumDescription],
-    pub(crate) names: &'s Names,
-    pub(crate) is_thrift: bool,
-}
-
-impl Source<'_> {
-    /// The name of the set of its types.
-    fn set(&self) -> &'static str {
-        if self.is_thrift {
-            "THRIFT_TYPES"
-        } else {
-            "TYPES"
-        }
-    }
-}
-
 /// All types of a set of files.
-pub(crate) fn file(sources: &[Source<'_>], config: &Config) -> String {
+pub(crate) fn file(sources: &[Defined], config: &Config) -> String {
     let mut root = Module::default();
     for source in sources {
         for (index, schema) in source.types.types.iter().enumerate() {
@@ -87,7 +68,7 @@ pub(crate) fn opening(config: &Config) -> String {
 }
 
 /// The set of types that all of them are of.
-fn types(source: &Source<'_>, out: &mut String) {
+fn types(source: &Defined, out: &mut String) {
     let set = source.set();
     let _ = writeln!(out, "/// The types of this file, by their places.\npub static {set}: Types = Types {{");
     out.push_str("    types: Cow::Borrowed(&[\n");
@@ -118,14 +99,14 @@ fn field_text(field: &Field) -> String {
 }
 
 fn message(
-    source: &Source<'_>,
+    source: &Defined,
     config: &Config,
     index: usize,
     schema: &TypeSchema,
     name: &Name,
     out: &mut String,
 ) {
-    let (names, set) = (source.names, source.set());
+    let (names, set) = (&source.names, source.set());
     let own = &name.name;
     let reader = format!("{}Ref", own.trim_start_matches("r#"));
     let editor = format!("{}Mut", own.trim_start_matches("r#"));
@@ -211,7 +192,7 @@ type Method = (&'static str, String, String);
 
 fn setters(at: usize, field: &Field, name: &str, inner: impl Fn(&str) -> String) -> Vec<Method> {
     const FULL: &str = "Result<(), Exhausted>";
-    let is_many = matches!(field.shape, Shape::Repeated | Shape::Packed | Shape::Map);
+    let is_many = field.shape.is_many();
     let (verb, call, doc) = if is_many { ("add", "push", "Adds to") } else { ("set", "set", "Sets") };
     let mut methods = vec![match field.kind {
         Kind::Message | Kind::Group => {
@@ -281,7 +262,7 @@ fn to_bits(kind: Kind) -> &'static str {
 }
 
 fn getter(at: usize, field: &Field, inner: impl Fn(&str) -> String) -> (String, String) {
-    let is_many = matches!(field.shape, Shape::Repeated | Shape::Packed | Shape::Map);
+    let is_many = field.shape.is_many();
     let is_optional = matches!(field.shape, Shape::Explicit);
     let (value, of, element) = match field.kind {
         Kind::Message | Kind::Group => {

@@ -141,18 +141,13 @@ impl Config {
             }
             return visit::file(&of_proto(&proto, &includes)?, self);
         }
-        let (messages, structs) = (of_proto(&proto, &includes)?, thrift::load(&thrift, &includes)?);
-        let sources = [(&messages, false, proto.is_empty()), (&structs, true, thrift.is_empty())];
-        let sources: Vec<emit::Source<'_>> = sources
-            .into_iter()
-            .filter(|(.., is_empty)| !is_empty)
-            .map(|(of, is_thrift, _)| emit::Source {
-                types: &of.types,
-                enums: &of.enums,
-                names: &of.names,
-                is_thrift,
-            })
-            .collect();
+        let mut sources = Vec::new();
+        if !proto.is_empty() {
+            sources.push(of_proto(&proto, &includes)?);
+        }
+        if !thrift.is_empty() {
+            sources.push(thrift::load(&thrift, &includes)?);
+        }
         Ok(emit::file(&sources, self))
     }
 
@@ -162,12 +157,24 @@ impl Config {
     }
 }
 
-/// What files define: types, enumerations, and their names in Rust.
+/// What files of one language define: types, enumerations, and their names in Rust.
 #[derive(Debug, Default)]
 struct Defined {
     types: Types,
     enums: Vec<EnumDescription>,
     names: names::Names,
+    is_thrift: bool,
+}
+
+impl Defined {
+    /// The name of the set of its types.
+    fn set(&self) -> &'static str {
+        if self.is_thrift {
+            "THRIFT_TYPES"
+        } else {
+            "TYPES"
+        }
+    }
 }
 
 fn of_proto(files: &[&Path], includes: &[&Path]) -> Result<Defined, CodegenError> {
@@ -180,7 +187,12 @@ fn of_proto(files: &[&Path], includes: &[&Path]) -> Result<Defined, CodegenError
     })?;
     let files = read(&protox::prost::Message::encode_to_vec(&set))?;
     let loaded = types_of(&files)?;
-    Ok(Defined { types: loaded.types, enums: loaded.enums, names: names::Names::of(&files) })
+    Ok(Defined {
+        types: loaded.types,
+        enums: loaded.enums,
+        names: names::Names::of(&files),
+        is_thrift: false,
+    })
 }
 
 /// Types of .thrift files as they are known at run time: by the full names of their structs, as `namespace.Name`.

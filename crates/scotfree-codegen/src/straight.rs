@@ -21,10 +21,7 @@ enum Step {
 }
 
 fn step(field: &Field) -> Step {
-    let is_many = match field.shape {
-        Shape::Repeated | Shape::Packed | Shape::Map => true,
-        Shape::Implicit | Shape::Explicit | Shape::Required => false,
-    };
+    let is_many = field.shape.is_many();
     match field.kind {
         Kind::Group | Kind::ClosedEnum => Step::Table,
         Kind::Message => Step::Child { is_many },

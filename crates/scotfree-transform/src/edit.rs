@@ -102,7 +102,7 @@ impl<'a, T: Type> Edit<'a, T> {
         if self.has(field.presence) {
             self.mark(field.presence, false);
             let slot = (self.slots + field.slot) as usize;
-            self.memory.bytes[slot..slot + slot_width(&field) as usize].fill(0);
+            self.memory.bytes[slot..slot + field.slot_width() as usize].fill(0);
         }
     }
 
@@ -154,19 +154,15 @@ enum Sort {
 /// A field of one value of this sort; the compiler says where generated code says another.
 const fn one_of_kind<T: Type>(index: usize, sort: Sort) -> Field {
     let field = T::FIELDS[index];
-    assert!(!is_many(&field) && is_of(field.kind, sort));
+    assert!(!field.shape.is_many() && is_of(field.kind, sort));
     field
 }
 
 /// The same of many values.
 const fn many_of_kind<T: Type>(index: usize, sort: Sort) -> Field {
     let field = T::FIELDS[index];
-    assert!(is_many(&field) && is_of(field.kind, sort));
+    assert!(field.shape.is_many() && is_of(field.kind, sort));
     field
-}
-
-const fn is_many(field: &Field) -> bool {
-    matches!(field.shape, Shape::Repeated | Shape::Packed | Shape::Map)
 }
 
 const fn is_of(kind: Kind, sort: Sort) -> bool {
@@ -175,13 +171,5 @@ const fn is_of(kind: Kind, sort: Sort) -> bool {
         Kind::Bytes | Kind::Uuid => matches!(sort, Sort::Bytes),
         Kind::Message | Kind::Group => matches!(sort, Sort::Message),
         _ => matches!(sort, Sort::Number),
-    }
-}
-
-fn slot_width(field: &Field) -> u32 {
-    if is_many(field) {
-        8
-    } else {
-        width(field.kind)
     }
 }

@@ -13,12 +13,15 @@ pub struct Limits {
     pub unknown_fields_max: u32,
 }
 
+/// As deep as Protobuf's own libraries take messages within each other.
+pub(crate) const DEPTH_MAX: u16 = 100;
+
 impl Default for Limits {
     /// 64 MiB on the wire, 100 deep as Protobuf's own libraries, 256 MiB of slots, a million runs of unknown fields.
     fn default() -> Self {
         Limits {
             message_bytes_max: 64 << 20,
-            depth_max: 100,
+            depth_max: DEPTH_MAX,
             slots_bytes_max: 256 << 20,
             unknown_fields_max: 1 << 20,
         }

@@ -53,7 +53,7 @@ impl<'m> View<'m> {
     /// The value of a field that is there, and the last one of one that is repeated.
     pub fn get(&self, field: &Field) -> Option<Value<'m>> {
         self.has(field).then(|| {
-            if is_many(field) {
+            if field.shape.is_many() {
                 self.element(field, self.count(field) - 1)
             } else {
                 self.value(field.kind, field, self.slot(field))
@@ -63,7 +63,7 @@ impl<'m> View<'m> {
 
     /// How many values there are of a repeated field.
     pub fn count(&self, field: &Field) -> usize {
-        debug_assert!(is_many(field));
+        debug_assert!(field.shape.is_many());
         if self.has(field) {
             Span::read(self.slot(field)).len as usize
         } else {
@@ -118,14 +118,6 @@ impl<'m> View<'m> {
         let memory = self.memory;
         let runs = Span::read(&memory[self.slots as usize + unknown_slot(self.schema)..]);
         (0..runs.len).map(move |run| Span::read(&memory[(runs.at + run * RUN_BYTES) as usize..]))
-    }
-}
-
-/// Whether a field has many values.
-pub(crate) fn is_many(field: &Field) -> bool {
-    match field.shape {
-        Shape::Repeated | Shape::Packed | Shape::Map => true,
-        Shape::Implicit | Shape::Explicit | Shape::Required => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: a field's slot and presence bit lie within its type's slots, and `sub` names a type of the same set; that
 //! of generated types is asserted where they are compiled.
 
+use crate::slots::width;
 use std::borrow::Cow;
 
 /// What a field's values are, on the wire and in a slot.
@@ -57,6 +58,17 @@ pub enum Shape {
     Map,
 }
 
+impl Shape {
+    /// Whether a field has many values.
+    #[inline(always)]
+    pub const fn is_many(self) -> bool {
+        match self {
+            Shape::Repeated | Shape::Packed | Shape::Map => true,
+            Shape::Implicit | Shape::Explicit | Shape::Required => false,
+        }
+    }
+}
+
 /// Whether a string's bytes are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -106,6 +118,23 @@ pub struct Field {
     pub need: Need,
     /// Whether many values are a set, and not a list (Thrift).
     pub is_set: bool,
+}
+
+impl Field {
+    /// How many bytes its slot takes: of many values a place and a count.
+    #[inline(always)]
+    pub(crate) const fn slot_width(&self) -> u32 {
+        if self.shape.is_many() {
+            8
+        } else {
+            width(self.kind)
+        }
+    }
+
+    /// Whether it must be there: of Protobuf by its shape, of Thrift whatever that is.
+    pub(crate) fn is_required(&self) -> bool {
+        self.shape == Shape::Required || self.need == Need::Required
+    }
 }
 
 /// A type of messages.

@@ -95,7 +95,7 @@ struct Resolver<'f> {
 
 impl<'f> Resolver<'f> {
     fn all(&self) -> Result<Defined, ThriftError> {
-        let mut resolved = Defined::default();
+        let mut resolved = Defined { is_thrift: true, ..Defined::default() };
         let (mut structs, mut owners) = (Vec::new(), Vec::new());
         for (place, file) in self.files.iter().enumerate() {
             let modules = modules(&file.namespace);

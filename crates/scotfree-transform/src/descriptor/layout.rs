@@ -4,9 +4,7 @@
 
 use super::features::Features;
 use super::read::{DescriptorError, EnumDescription, FieldDescription, File, MessageDescription};
-use crate::message::is_many;
 use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
-use crate::slots::width;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -98,7 +96,7 @@ fn type_schema(
     let mut fields = Vec::with_capacity(described.len());
     for of in &described {
         let mut field = kind_and_shape(scope, of, types, enums, closed, scopes)?;
-        check(scope, of, fields.last().map(|before: &Field| before.number), is_many(&field))?;
+        check(scope, of, fields.last().map(|before: &Field| before.number), field.shape.is_many())?;
         field.oneof = if of.is_proto3_optional { NONE } else { of.oneof.map_or(NONE, |oneof| oneof as u16) };
         fields.push(field);
     }
@@ -260,10 +258,6 @@ pub(crate) fn presence(fields: &mut [Field]) -> Vec<(u16, u16)> {
 
 /// Gives each field its slot, the widest first; returns how many bytes there are in all.
 pub(crate) fn slots(fields: &mut [Field], first: u32) -> u32 {
-    let wide = |field: &Field| match field.shape {
-        Shape::Repeated | Shape::Packed | Shape::Map => 8,
-        Shape::Implicit | Shape::Explicit | Shape::Required => width(field.kind),
-    };
     let mut next = first;
     let mut shared: BTreeMap<u16, u32> = BTreeMap::new();
     for size in [8, 4, 1] {
@@ -277,7 +271,7 @@ pub(crate) fn slots(fields: &mut [Field], first: u32) -> u32 {
                 if size == 8 {
                     field.slot = *shared.entry(field.oneof).or_insert_with(|| place(8));
                 }
-            } else if wide(field) == size {
+            } else if field.slot_width() == size {
                 field.slot = place(size);
             }
         }

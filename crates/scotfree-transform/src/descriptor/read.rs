@@ -2,6 +2,7 @@
 
 use super::features::Features;
 use crate::error::DecodeError;
+use crate::limits::DEPTH_MAX;
 use crate::protobuf::wire::{Bytes, Tag, Wire};
 use thiserror::Error;
 
@@ -172,9 +173,6 @@ fn file(bytes: &[u8]) -> Result<File, DecodeError> {
     file.features = Features::of_edition(&syntax, edition).with(options);
     Ok(file)
 }
-
-/// Messages may be described within each other so deep: Protobuf's compiler takes no more than 32.
-const DEPTH_MAX: u16 = 100;
 
 fn message(bytes: &[u8], depth_left: u16) -> Result<MessageDescription, DecodeError> {
     let depth_left = depth_left.checked_sub(1).ok_or(DecodeError::TooDeep { at: 0 })?;

@@ -324,7 +324,7 @@ impl Decoding<'_> {
             .schema
             .fields
             .iter()
-            .find(|field| field.shape == Shape::Required && !self.is_there(place, field.presence));
+            .find(|field| field.is_required() && !self.is_there(place, field.presence));
         missing.map_or(Ok(()), |field| Err(DecodeError::Missing { number: field.number }))
     }
 }

@@ -4,7 +4,7 @@
 
 use super::decode::wire_of;
 use super::wire::Wire;
-use crate::message::{is_many, Value, View};
+use crate::message::{Value, View};
 use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape};
 
@@ -35,7 +35,7 @@ pub fn encode(view: View<'_>, out: &mut Vec<u8>) {
 pub(crate) fn field(view: View<'_>, field: &Field, out: &mut Vec<u8>) {
     match field.shape {
         Shape::Packed => packed(view, field, out),
-        _ if is_many(field) => {
+        shape if shape.is_many() => {
             for index in 0..view.count(field) {
                 value(field, view.element(field, index), out);
             }
@@ -50,15 +50,7 @@ fn varint(value: u64, out: &mut Vec<u8>) {
 }
 
 fn tag(number: u32, wire: Wire, out: &mut Vec<u8>) {
-    let wire = match wire {
-        Wire::Varint => 0,
-        Wire::Fixed64 => 1,
-        Wire::Bytes => 2,
-        Wire::GroupBegin => 3,
-        Wire::GroupEnd => 4,
-        Wire::Fixed32 => 5,
-    };
-    varint(u64::from(number) << 3 | wire, out);
+    varint(u64::from(number) << 3 | wire.code(), out);
 }
 
 fn value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {

@@ -6,14 +6,12 @@
 use super::decode::wire_of;
 use super::wire::{Bytes, Wire};
 use crate::error::DecodeError;
+use crate::limits::DEPTH_MAX;
 use crate::raw::path::Portable;
 use crate::raw::word::{tag_of, varint, word_at, MASKS};
 use crate::schema::Kind;
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Groups of groups within an unknown field.
-const DEPTH_MAX: u16 = 100;
 
 /// Some bytes of an input: a message of a type, or a text.
 pub struct Part<'i, T = ()> {
@@ -59,32 +57,18 @@ impl<'i, T> Part<'i, T> {
 
 /// A field's value as the wire has it.
 pub enum Raw<'i> {
-    /// A number of variable length, of four bytes or of eight.
-    Number(u64, RawWidth),
+    /// A number of variable length, of four bytes or of eight, and which.
+    Number(u64, Wire),
     /// A text, bytes, a message, or many numbers.
     Bytes(Part<'i>),
     /// What no schema here has.
     Group,
 }
 
-/// How many bytes a number has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RawWidth {
-    /// As many as it needs.
-    Varint,
-    /// Four.
-    Four,
-    /// Eight.
-    Eight,
-}
-
-/// Whether a number of this kind has this width.
+/// Whether a number of this kind comes so.
 #[inline(always)]
-pub const fn is_of(kind: Kind, width: RawWidth) -> bool {
-    matches!(
-        (wire_of(kind), width),
-        (Wire::Varint, RawWidth::Varint) | (Wire::Fixed32, RawWidth::Four) | (Wire::Fixed64, RawWidth::Eight)
-    )
+pub fn is_of(kind: Kind, wire: Wire) -> bool {
+    wire_of(kind) == wire
 }
 
 /// Where the visit of a message stands.
@@ -180,9 +164,9 @@ impl<'i> Visit<'i> {
         let (mut bytes, end) = (Bytes { input: self.input, at: self.at }, self.end);
         let tag = bytes.tag(end)?;
         let raw = match tag.wire {
-            Wire::Varint => Raw::Number(bytes.varint(end)?, RawWidth::Varint),
-            Wire::Fixed32 => Raw::Number(bytes.fixed::<4>(end)?, RawWidth::Four),
-            Wire::Fixed64 => Raw::Number(bytes.fixed::<8>(end)?, RawWidth::Eight),
+            Wire::Varint => Raw::Number(bytes.varint(end)?, tag.wire),
+            Wire::Fixed32 => Raw::Number(bytes.fixed::<4>(end)?, tag.wire),
+            Wire::Fixed64 => Raw::Number(bytes.fixed::<8>(end)?, tag.wire),
             Wire::Bytes => {
                 let until = bytes.length(end)?;
                 let from = std::mem::replace(&mut bytes.at, until);

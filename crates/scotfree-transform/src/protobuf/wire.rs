@@ -7,13 +7,28 @@ use crate::planted::{self, Fault};
 
 /// How a field's value is told apart from the next field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wire {
+#[allow(missing_docs)] // Protobuf's own names.
+pub enum Wire {
     Varint,
     Fixed64,
     Bytes,
     GroupBegin,
     GroupEnd,
     Fixed32,
+}
+
+impl Wire {
+    /// Its number in a tag.
+    pub(crate) const fn code(self) -> u64 {
+        match self {
+            Wire::Varint => 0,
+            Wire::Fixed64 => 1,
+            Wire::Bytes => 2,
+            Wire::GroupBegin => 3,
+            Wire::GroupEnd => 4,
+            Wire::Fixed32 => 5,
+        }
+    }
 }
 
 /// The number of a field and what comes behind it.

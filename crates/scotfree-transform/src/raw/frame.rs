@@ -4,6 +4,7 @@
 //! the arena sets it anew. A field that is not as the straight line expects changes nothing, and is the table's.
 
 use super::path::{Path, STOPS_BYTES};
+use super::read::slot_checked;
 use super::word::{long_varint, tag_of, varint, word_at, word_at_end, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
@@ -409,10 +410,10 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let slot = (self.slots + field.slot) as usize;
         let bit = 1_u64 << (field.presence % 64);
         let is_there = self.presence.as_ref()[field.presence as usize / 64] & bit != 0;
-        let is_empty = is_many(field.shape) || !is_there;
+        let is_empty = field.shape.is_many() || !is_there;
         let slots = if is_empty {
             let slots = self.decoding.memory.allocate(C::SLOT_BYTES)?;
-            let place = if is_many(field.shape) { self.decoding.one_more(slot, 4)? } else { slot };
+            let place = if field.shape.is_many() { self.decoding.one_more(slot, 4)? } else { slot };
             crate::protobuf::decode::write(&mut self.decoding.memory.bytes[place..], 4, slots.into());
             self.mark::<I>();
             slots
@@ -600,13 +601,6 @@ impl Numbers<'_> {
     }
 }
 
-/// A field whose slot is within its type's.
-const fn slot_checked<T: Type>(index: usize) -> Field {
-    let field = T::FIELDS[index];
-    assert!(field.slot + width(field.kind) <= T::SLOT_BYTES);
-    field
-}
-
 /// The bits of a field's oneof; of one that is in none, no bits.
 const fn oneof_of<T: Type>(index: usize) -> (u16, u16) {
     let oneof = T::FIELDS[index].oneof;
@@ -637,10 +631,6 @@ fn number_slowly(
         _ => long_varint(input, from)?,
     };
     Some((raw, from + bytes))
-}
-
-const fn is_many(shape: Shape) -> bool {
-    matches!(shape, Shape::Repeated | Shape::Packed | Shape::Map)
 }
 
 /// All bits that are set but the lowest.

@@ -80,7 +80,7 @@ impl<'m, T: Type> Slots<'m, T> {
         // SAFETY: within the slots, as is asserted when this is compiled.
         unsafe {
             let slot = self.room.add(field.slot as usize);
-            match slot_width(&field) {
+            match field.slot_width() {
                 1 => u64::from(slot.read()),
                 4 => u64::from(u32::from_le(slot.cast::<u32>().read_unaligned())),
                 _ => u64::from_le(slot.cast::<u64>().read_unaligned()),
@@ -195,17 +195,9 @@ const fn is_checked(field: &Field) -> bool {
     matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked))
 }
 
-/// How many bytes a field's slot takes.
-const fn slot_width(field: &Field) -> u32 {
-    match field.shape {
-        Shape::Repeated | Shape::Packed | Shape::Map => 8,
-        Shape::Implicit | Shape::Explicit | Shape::Required => width(field.kind),
-    }
-}
-
 /// A field whose slot is within its type's.
-const fn slot_checked<T: Type>(index: usize) -> Field {
+pub(super) const fn slot_checked<T: Type>(index: usize) -> Field {
     let field = T::FIELDS[index];
-    assert!(field.slot + slot_width(&field) <= T::SLOT_BYTES);
+    assert!(field.slot + field.slot_width() <= T::SLOT_BYTES);
     field
 }

@@ -19,15 +19,7 @@ pub(crate) const MASKS: [u64; 9] = [
 
 /// The tag of a field as its bytes in a word, and how many they are.
 pub(crate) const fn tag_of(number: u32, wire: Wire) -> (u64, usize) {
-    let wire = match wire {
-        Wire::Varint => 0,
-        Wire::Fixed64 => 1,
-        Wire::Bytes => 2,
-        Wire::GroupBegin => 3,
-        Wire::GroupEnd => 4,
-        Wire::Fixed32 => 5,
-    };
-    let mut left = (number as u64) << 3 | wire;
+    let mut left = (number as u64) << 3 | wire.code();
     let (mut word, mut bytes) = (0, 0);
     while left >= 0x80 {
         word |= (left & 0x7f | 0x80) << (8 * bytes);

@@ -12,7 +12,7 @@ use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::protobuf::decode::{begin, write, Decoding, Place};
-use crate::schema::{Field, Kind, Need, Shape, TypeSchema, Types, Utf8};
+use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8};
 use crate::slots::{width, Span, IN_ARENA};
 
 /// Decodes the whole of `input` as the type at `index` of `types`; returns where its slots begin.
@@ -55,7 +55,7 @@ impl<'a> Structs<'a, '_> {
                 self.unknown(place, header, at)?;
             }
         }
-        self.check_required(place)
+        self.table.check_required(place)
     }
 
     /// One field, whose header was read, if the schema has one of this id and of its type; otherwise nothing is done.
@@ -67,7 +67,7 @@ impl<'a> Structs<'a, '_> {
         if wire_of(self.types, field) != header.wire {
             return Ok(false);
         }
-        if is_container(field) {
+        if field.shape.is_many() {
             return self.container(place, field);
         }
         let bits = match header.truth {
@@ -200,21 +200,4 @@ impl<'a> Structs<'a, '_> {
         }
         Ok(slots.into())
     }
-
-    fn check_required(&self, place: Place<'_>) -> Result<(), DecodeError> {
-        if !place.schema.has_required {
-            return Ok(());
-        }
-        let is_missing =
-            |field: &&Field| field.need == Need::Required && !self.table.is_there(place, field.presence);
-        match place.schema.fields.iter().find(is_missing) {
-            Some(field) => Err(DecodeError::Missing { number: field.number }),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Whether a field has many values.
-pub(crate) fn is_container(field: &Field) -> bool {
-    crate::message::is_many(field)
 }

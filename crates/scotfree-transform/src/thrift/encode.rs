@@ -2,7 +2,6 @@
 //!
 //! Invariant: fields are written by ascending number, then the unknown ones as they came, if they came by the same protocol.
 
-use super::decode::is_container;
 use super::read::Header;
 use super::wire::{wire_of, wire_of_one, Wire};
 use super::write::Writer;
@@ -37,14 +36,14 @@ impl Structs<'_, '_> {
     /// Returns its id.
     fn field(&mut self, view: View<'_>, field: &Field, last: i16) -> i16 {
         let (wire, id) = (wire_of(self.types, field), field.number as u16 as i16);
-        let value = if is_container(field) { None } else { view.get(field) };
+        let value = if field.shape.is_many() { None } else { view.get(field) };
         let truth = match value {
             Some(Value::Number(bits)) => bits != 0,
             _ => false,
         };
         let truth = (wire == Wire::Bool).then_some(truth);
         self.writer.header(Header { wire, id, truth }, last);
-        if is_container(field) {
+        if field.shape.is_many() {
             self.container(view, field);
         } else if truth.is_none() || self.writer.protocol == Protocol::Binary {
             self.value(field, value);
@@ -129,6 +128,6 @@ impl Structs<'_, '_> {
 /// Whether a field is written: it was set, or it is one that is written always. Of a struct that is not there nobody can
 /// say what it would be.
 fn is_written(view: View<'_>, field: &Field) -> bool {
-    let is_struct = matches!(field.kind, Kind::Message | Kind::Group) && !is_container(field);
+    let is_struct = matches!(field.kind, Kind::Message | Kind::Group) && !field.shape.is_many();
     view.has(field) || field.need != Need::Optional && !is_struct
 }
