@@ -1,6 +1,6 @@
 //! The text of a generated file.
 
-use crate::names::{camel, escaped, snake, Name, Names};
+use crate::names::{self, camel, escaped, snake, Name, Names};
 use crate::{straight, Config, Defined};
 use scotfree_transform::descriptor::EnumDescription;
 use scotfree_transform::{Field, Kind, Shape, TypeSchema, Utf8, NONE};
@@ -142,11 +142,11 @@ fn message(
         out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
         out.push_str("    fn encode<'o, P: Path>(_: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {\n        writer.all_by_table(message)\n    }\n}\n\n");
     } else {
-        let _ = writeln!(out, "    #[inline(always)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
+        let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
         straight::decode(schema, child, out);
         out.push_str("    }\n\n");
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };
-        let _ = writeln!(out, "    #[inline(always)]\n    fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {mutable}writer = writer.moved();");
+        let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {mutable}writer = writer.moved();");
         straight::encode(schema, name, child, out);
         out.push_str("    }\n}\n\n");
     }
@@ -160,7 +160,7 @@ fn readers(names: &Names, name: &Name, reader: &str, schema: &TypeSchema, out: &
     let _ = writeln!(out, "/// One of [`{own}`] to be read.\n#[derive(Clone, Copy)]\npub struct {reader}<'m>(Slots<'m, {own}>);\n\nimpl<'m> {reader}<'m> {{");
     let _ = writeln!(out, "    /// Its slots, as `encode` takes them.\n    #[inline(always)]\n    pub fn slots(self) -> Slots<'m, {own}> {{\n        self.0\n    }}\n");
     for (at, (field, proto)) in schema.fields.iter().zip(&*schema.names).enumerate() {
-        let rust = escaped(&snake(proto));
+        let rust = names::getter(proto);
         let inner = |suffix: &str| names.types[field.sub as usize].with_suffix(&name.modules, suffix);
         let (returns, body) = getter(at, field, inner);
         let _ = writeln!(out, "    /// Field {}.\n    #[inline(always)]\n    pub fn {rust}(self) -> {returns} {{\n        {body}\n    }}\n", field.number);

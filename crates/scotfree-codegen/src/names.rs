@@ -3,6 +3,35 @@
 //! Invariant: the order of types and enumerations is that of `descriptor::types_of`.
 
 use scotfree_transform::descriptor::{EnumDescription, File, MessageDescription};
+use std::collections::BTreeSet;
+
+/// Types that generated code names as they are.
+const OWN: &[&str] = &[
+    "Cow",
+    "DecodeError",
+    "Edit",
+    "EnumSchema",
+    "Exhausted",
+    "Field",
+    "Frame",
+    "Kind",
+    "Need",
+    "Option",
+    "Part",
+    "Path",
+    "Raw",
+    "Result",
+    "Self",
+    "Shape",
+    "Slots",
+    "TryFrom",
+    "Type",
+    "TypeSchema",
+    "Types",
+    "Utf8",
+    "Visit",
+    "Writer",
+];
 
 /// Where something is: modules from the root, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,20 +67,34 @@ impl Names {
     pub(crate) fn of(files: &[File]) -> Names {
         let mut names = Names::default();
         for file in files {
-            let modules: Vec<String> = file
-                .package
-                .split('.')
-                .filter(|part| !part.is_empty())
-                .map(|part| escaped(&snake(part)))
-                .collect();
+            let modules: Vec<String> =
+                file.package.split('.').filter(|part| !part.is_empty()).map(module).collect();
             file.enums.iter().for_each(|of| names.enums.push(name(&modules, &of.name)));
             file.messages.iter().for_each(|of| names.walk(&modules, of));
         }
-        names
+        names.distinct()
+    }
+
+    /// Has no two of one module be the same, readers and editors of messages among them, nor one be what generated code
+    /// calls by its name.
+    pub(crate) fn distinct(mut self) -> Names {
+        let mut taken = BTreeSet::new();
+        let types = self.types.iter_mut().map(|name| (name, "Message", &["", "Ref", "Mut"][..]));
+        for (name, more, suffixes) in types.chain(self.enums.iter_mut().map(|name| (name, "Enum", &[""][..])))
+        {
+            let with = |name: &Name, suffix: &str| (name.modules.clone(), format!("{}{suffix}", name.name));
+            while OWN.contains(&&*name.name)
+                || suffixes.iter().any(|suffix| taken.contains(&with(name, suffix)))
+            {
+                name.name.push_str(more);
+            }
+            taken.extend(suffixes.iter().map(|suffix| with(name, suffix)));
+        }
+        self
     }
 
     fn walk(&mut self, modules: &[String], of: &MessageDescription) {
-        let inner: Vec<String> = modules.iter().cloned().chain([escaped(&snake(&of.name))]).collect();
+        let inner: Vec<String> = modules.iter().cloned().chain([module(&of.name)]).collect();
         of.enums.iter().for_each(|of: &EnumDescription| self.enums.push(name(&inner, &of.name)));
         self.types.push(name(modules, &of.name));
         of.messages.iter().for_each(|of| self.walk(&inner, of));
@@ -59,7 +102,7 @@ impl Names {
 }
 
 fn name(modules: &[String], name: &str) -> Name {
-    Name { modules: modules.to_vec(), name: escaped(&camel(name)) }
+    Name { modules: modules.to_vec(), name: camel(name) }
 }
 
 /// `FooBar` of `foo_bar`.
@@ -98,6 +141,24 @@ pub(crate) fn snake(name: &str) -> String {
     snake
 }
 
+/// The method that reads a field: not that of all readers.
+pub(crate) fn getter(proto: &str) -> String {
+    match snake(proto).as_str() {
+        "slots" => "slots_".to_owned(),
+        name => escaped(name),
+    }
+}
+
+/// The name of a module: none of Rust's own words, nor of its types that generated code names.
+pub(crate) fn module(proto: &str) -> String {
+    const PRIMITIVE: &[&str] =
+        &["bool", "f32", "f64", "i16", "i32", "i64", "i8", "str", "u16", "u32", "u64", "u8", "usize"];
+    match snake(proto).as_str() {
+        name if PRIMITIVE.contains(&name) => format!("{name}_"),
+        name => escaped(name),
+    }
+}
+
 /// A name that is none of Rust's own words.
 pub(crate) fn escaped(name: &str) -> String {
     const RAW: &[&str] = &[
@@ -121,6 +182,26 @@ pub(crate) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn named(names: &[&str]) -> Vec<Name> {
+        names.iter().map(|of| name(&[], of)).collect()
+    }
+
+    #[test]
+    fn no_two_names_are_the_same() {
+        let names =
+            Names { types: named(&["Foo", "FooRef", "foo", "Type"]), enums: named(&["FooMut", "Bar"]) };
+        let names = names.distinct();
+        assert_eq!(
+            names.types.iter().map(|name| &*name.name).collect::<Vec<_>>(),
+            ["Foo", "FooRefMessage", "FooMessage", "TypeMessage"]
+        );
+        assert_eq!(names.enums.iter().map(|name| &*name.name).collect::<Vec<_>>(), ["FooMutEnum", "Bar"]);
+        assert_eq!(
+            (getter("slots"), getter("type"), module("Str")),
+            ("slots_".into(), "r#type".into(), "str_".into())
+        );
+    }
 
     #[test]
     fn names_are_rusts() {

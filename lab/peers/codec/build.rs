@@ -1,4 +1,10 @@
-//! Messages of three classes (Optimus Prime, table 6.2) for each codec, and what reads every field of each.
+//! Messages of three classes (Optimus Prime, table 6.2) for each codec, and what reads every field of each; and messages
+//! of random types (schemata.rs).
+
+#[path = "src/drawn.rs"]
+#[allow(dead_code)]
+mod drawn;
+mod schemata;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -67,6 +73,16 @@ fn main() {
     scotfree_codegen::Config::new().file_name("testee.rs").compile(&["testee.proto"], &["proto"]).unwrap();
     let set = protox::compile(every, ["proto"]).unwrap();
     std::fs::write(out.join("every.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
+    println!("cargo::rerun-if-changed=schemata.rs");
+    println!("cargo::rerun-if-changed=src/drawn.rs");
+    let random = schemata::write(&out);
+    let mut config = scotfree_codegen::Config::new();
+    schemata::cold().into_iter().for_each(|name| {
+        config.cold(name);
+    });
+    config.file_name("schemata.rs").compile(&random, &[&out]).unwrap();
+    let set = protox::compile(random, [&out]).unwrap();
+    std::fs::write(out.join("schemata.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
     println!("cargo::rerun-if-changed=thrift");
     scotfree_codegen::Config::new().file_name("thrift.rs").compile(&["every.thrift"], &["thrift"]).unwrap();
 }

@@ -4,7 +4,7 @@
 
 use super::parse::{parse, Document, Field, Said, Struct};
 use super::ThriftError;
-use crate::names::{camel, escaped, snake, Name};
+use crate::names::{camel, module, Name};
 use crate::Defined;
 use scotfree_transform::descriptor::EnumDescription;
 use scotfree_transform::thrift::{types_of, FieldDescription, Of, StructDescription};
@@ -104,15 +104,14 @@ impl<'f> Resolver<'f> {
                 let mut description = EnumDescription::default();
                 (description.name, description.values) = (of.name.clone(), of.values.clone());
                 resolved.enums.push(description);
-                resolved.names.enums.push(Name { modules: modules.clone(), name: escaped(&camel(&of.name)) });
+                resolved.names.enums.push(Name { modules: modules.clone(), name: camel(&of.name) });
             }
             for of in &file.document.structs {
                 structs.push(self.structure(place, of, &full(file, &of.name))?);
                 owners.push((modules.clone(), of.name.clone()));
             }
             for service in &file.document.services {
-                let inner: Vec<String> =
-                    modules.iter().cloned().chain([escaped(&snake(&service.name))]).collect();
+                let inner: Vec<String> = modules.iter().cloned().chain([module(&service.name)]).collect();
                 for method in &service.methods {
                     let parts = [("Args", Some(&method.arguments)), ("Result", method.result.as_ref())];
                     for (suffix, fields) in parts.into_iter().filter_map(|(suffix, of)| Some((suffix, of?))) {
@@ -132,11 +131,12 @@ impl<'f> Resolver<'f> {
             let is_own = owner == place;
             let last = schema.name.rsplit('.').next().unwrap_or_default();
             resolved.names.types.push(Name {
-                modules: modules.iter().cloned().chain((!is_own).then(|| escaped(&snake(of)))).collect(),
-                name: escaped(&camel(last)),
+                modules: modules.iter().cloned().chain((!is_own).then(|| module(of))).collect(),
+                name: camel(last),
             });
         }
         resolved.types = loaded.types;
+        resolved.names = resolved.names.distinct();
         Ok(resolved)
     }
 
@@ -249,5 +249,5 @@ fn full(file: &File, name: &str) -> String {
 }
 
 fn modules(namespace: &[String]) -> Vec<String> {
-    namespace.iter().map(|part| escaped(&snake(part))).collect()
+    namespace.iter().map(|part| module(part)).collect()
 }
