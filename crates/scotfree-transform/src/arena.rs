@@ -2,8 +2,9 @@
 //!
 //! Invariant: what is allocated is zero, lies at a multiple of eight bytes, and stays where it is until the reset.
 
-use crate::error::Exhausted;
+use crate::error::{DecodeError, Exhausted};
 use crate::planted::{self, Fault};
+use crate::protobuf::batch::Root;
 
 /// Where something lies in an arena, in bytes; 0 is nowhere.
 pub type Offset = u32;
@@ -25,6 +26,8 @@ pub struct Arena {
     pub(crate) memory: Memory,
     /// What inputs were copied to that had no room behind them, or that are to be kept.
     pub(crate) input: Vec<u8>,
+    /// Where the messages of a batch lie, or why they do not.
+    pub(crate) roots: Vec<Result<Root, DecodeError>>,
 }
 
 impl Arena {

@@ -11,6 +11,7 @@ mod arena;
 pub mod descriptor;
 mod edit;
 mod error;
+mod input;
 mod limits;
 mod message;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ pub mod thrift;
 
 pub use arena::Arena;
 pub use error::{DecodeError, Exhausted};
+pub use input::{Input, Padded};
 pub use limits::Limits;
 pub use message::{Message, Type, Value, View};
 pub use raw::path::CpuPath;

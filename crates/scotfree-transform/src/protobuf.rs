@@ -1,5 +1,6 @@
 //! Protobuf's binary format.
 
+pub(crate) mod batch;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod visit;
@@ -7,6 +8,7 @@ pub(crate) mod wire;
 
 use crate::arena::{Arena, Memory, Offset};
 use crate::error::DecodeError;
+use crate::input::Padded;
 use crate::limits::Limits;
 use crate::message::Type;
 use crate::raw::frame::Begun;
@@ -15,6 +17,7 @@ use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
 use decode::Decoding;
 
+pub use batch::{decode_batch, delimited, encode_batch, encode_delimited, Batch};
 pub use visit::Part;
 
 /// Decodes a message; what is read of it lies in `input` and `arena`.
@@ -56,6 +59,29 @@ pub fn decode_slots_on<'m, T: Type>(
     Ok(Slots::new(&arena.memory.bytes, input, slots))
 }
 
+/// Decodes a message that others' bytes follow: it is read where it lies, however short it is.
+pub fn decode_padded<'m, T: Type>(
+    input: Padded<'m>,
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<T::Ref<'m>, DecodeError> {
+    decode_padded_slots_on(chosen(), input, arena, limits).map(T::reader)
+}
+
+/// The same as its slots, by a path that is said.
+#[doc(hidden)]
+#[inline(always)]
+pub fn decode_padded_slots_on<'m, T: Type>(
+    path: CpuPath,
+    input: Padded<'m>,
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<Slots<'m, T>, DecodeError> {
+    let (whole, end) = input.parts();
+    let slots = straight::<T>(path, whole, end, &mut arena.memory, limits)?;
+    Ok(Slots::new(&arena.memory.bytes, whole, slots))
+}
+
 /// Decodes a copy, which stays in the arena: where the message's slots begin.
 pub(crate) fn decode_kept<T: Type>(
     input: &[u8],
@@ -95,19 +121,22 @@ fn straight<T: Type>(
 /// Longer inputs are read where they lie.
 const COPIED_MAX: usize = 4096;
 
-/// So many bytes are put behind an input: as many as are looked at ahead at once.
-const BEHIND: usize = 96;
-
 /// Copies an input, with bytes behind it.
 #[inline(always)]
 pub(crate) fn copy(input: &[u8], to: &mut Vec<u8>) {
-    let (at, bytes) = (input.len(), input.len() + BEHIND);
+    copy_to(input, to, 0);
+}
+
+/// The same to a place of its own.
+#[inline(always)]
+fn copy_to(input: &[u8], to: &mut Vec<u8>, from: usize) {
+    let (at, bytes) = (from + input.len(), from + input.len() + Padded::BEHIND);
     if to.len() < bytes {
         // What is behind it of an earlier one is overwritten before it is read, or zero is written over it.
         to.resize(bytes, 0);
     }
-    to[..at].copy_from_slice(input);
-    to[at..bytes].copy_from_slice(&[0; BEHIND]);
+    to[from..at].copy_from_slice(input);
+    to[at..bytes].copy_from_slice(&[0; Padded::BEHIND]);
 }
 
 /// Appends a message.

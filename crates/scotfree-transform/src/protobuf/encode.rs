@@ -81,7 +81,7 @@ fn packed(view: View<'_>, field: &Field, out: &mut Vec<u8>) {
 }
 
 /// Writes what is written behind its length, for which one byte is kept; where it needs more, what was written moves.
-fn with_length(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn with_length(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.push(0);
     write(out);

@@ -1,10 +1,10 @@
 //! One input through everything that decodes it: the table, and the straight line on each path of the processor; where
-//! it lies, and as a copy.
+//! it lies, as a copy, and where other bytes follow it.
 //!
 //! Invariant: all of them say the same, or it panics; whoever asks sees one answer.
 
 use scotfree_transform::generated::Type;
-use scotfree_transform::{protobuf, Arena, CpuPath, DecodeError, Limits};
+use scotfree_transform::{protobuf, Arena, CpuPath, DecodeError, Limits, Padded};
 
 /// An unknown field that no type has, so long that an input with it is read where it lies.
 const LONG_BYTES: usize = 4100;
@@ -62,7 +62,23 @@ fn straight<T: Type>(bytes: &[u8], limits: &Limits, expected: &Result<Vec<u8>, D
             out.split_off(1)
         });
         assert_eq!(&got, expected, "{path:?} of {bytes:02x?}");
+        for buffer in followed(bytes) {
+            let mut arena = Arena::new();
+            let input = Padded::within(&buffer, bytes.len()).unwrap();
+            let got = protobuf::decode_padded_slots_on::<T>(path, input, &mut arena, limits).map(|slots| {
+                let mut out = Vec::new();
+                protobuf::encode_on::<T>(path, slots, &mut out);
+                out
+            });
+            assert_eq!(&got, expected, "{path:?} of {bytes:02x?} before others");
+        }
     }
+}
+
+/// The bytes before others: such that go on where they end, none that end anything, and fields like theirs.
+fn followed(bytes: &[u8]) -> [Vec<u8>; 3] {
+    let again = [bytes, &[0; Padded::BEHIND]].concat();
+    [&[0; Padded::BEHIND][..], &[0xff; Padded::BEHIND], &again].map(|behind| [bytes, behind].concat())
 }
 
 fn long_field() -> Vec<u8> {

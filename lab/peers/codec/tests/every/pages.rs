@@ -10,7 +10,7 @@ use codec_peers::Drawn;
 use prost_reflect::prost::Message as _;
 use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use scotfree_transform::generated::Type;
-use scotfree_transform::{protobuf, Arena, CpuPath, Limits};
+use scotfree_transform::{protobuf, Arena, CpuPath, Limits, Padded};
 use std::ffi::c_void;
 
 const PAGE: usize = 4096;
@@ -72,6 +72,24 @@ impl Drop for Fenced {
 fn is_within<T: Type>(bytes: &[u8], fenced: &mut Fenced) {
     decode_all::<T>(fenced.at_end(bytes));
     decode_all::<T>(fenced.at_start(bytes));
+    // What may be read behind it ends at the fence.
+    let bytes_behind = [bytes, &[0x81; Padded::BEHIND]].concat();
+    if bytes_behind.len() <= PAGES * PAGE {
+        decode_padded::<T>(Padded::within(fenced.at_end(&bytes_behind), bytes.len()).unwrap());
+    }
+}
+
+fn decode_padded<T: Type>(input: Padded<'_>) {
+    let limits = Limits::default();
+    for path in CpuPath::all() {
+        let (mut arena, mut of_padded) = (Arena::new(), Vec::new());
+        let padded = protobuf::decode_padded_slots_on::<T>(path, input, &mut arena, &limits)
+            .map(|slots| protobuf::encode_on::<T>(path, slots, &mut of_padded));
+        let (mut arena, mut of_slice) = (Arena::new(), Vec::new());
+        let slice = protobuf::decode_slots_on::<T>(path, input.message(), &mut arena, &limits)
+            .map(|slots| protobuf::encode_on::<T>(path, slots, &mut of_slice));
+        assert_eq!((padded, of_padded), (slice, of_slice), "{path:?}");
+    }
 }
 
 fn decode_all<T: Type>(input: &[u8]) {
