@@ -140,7 +140,7 @@ fn message(
     );
     if source.is_thrift || config.is_cold(schema) {
         out.push_str("    fn decode<P: Path>(_: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {\n        frame.by_table()\n    }\n\n");
-        out.push_str("    fn encode<'o, P: Path>(_: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {\n        writer.all_by_table(message)\n    }\n}\n\n");
+        out.push_str("    fn encode<'o, P: Path>(_: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {\n        writer.all_by_table(message)\n    }\n");
     } else {
         let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn decode<P: Path>(path: P, frame: Frame<'_, '_, Self>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();");
         straight::decode(schema, child, out);
@@ -148,8 +148,12 @@ fn message(
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };
         let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {mutable}writer = writer.moved();");
         straight::encode(schema, name, child, out);
-        out.push_str("    }\n}\n\n");
+        out.push_str("    }\n");
     }
+    if source.is_thrift && !config.is_cold(schema) {
+        crate::thrift::straight::methods(&source.types, schema, own, child, out);
+    }
+    out.push_str("}\n\n");
     readers(names, name, &reader, schema, out);
     editors(names, name, &editor, &reader, schema, out);
 }

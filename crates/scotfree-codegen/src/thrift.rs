@@ -7,6 +7,7 @@
 mod lex;
 mod parse;
 mod resolve;
+pub(crate) mod straight;
 
 pub(crate) use resolve::load;
 

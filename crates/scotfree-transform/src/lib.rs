@@ -38,10 +38,13 @@ pub mod generated {
     pub use crate::message::Type;
     pub use crate::protobuf::decode::in_slot;
     pub use crate::protobuf::visit::{is_of, Part, Raw, Visit};
+    pub use crate::raw::frame::thrift::ThriftFrame;
     pub use crate::raw::frame::{Frame, DONE};
     pub use crate::raw::path::Path;
     pub use crate::raw::read::Slots;
+    pub use crate::raw::writer::thrift::ThriftWriter;
     pub use crate::raw::writer::{Writer, NUMBER_BYTES_MAX};
     pub use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
+    pub use crate::thrift::format::ThriftFormat;
     pub use std::borrow::Cow;
 }

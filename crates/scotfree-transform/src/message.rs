@@ -9,12 +9,14 @@ use crate::limits::Limits;
 use crate::planted::{self, Fault};
 use crate::protobuf;
 use crate::protobuf::decode::{decode_into, unknown_slot, RUN_BYTES};
+use crate::raw::frame::thrift::ThriftFrame;
 use crate::raw::frame::Frame;
 use crate::raw::path::Path;
 use crate::raw::read::Slots;
 use crate::raw::writer::Writer;
 use crate::schema::{Field, Kind, Shape, TypeSchema, Types};
 use crate::slots::{number, width, Span, IN_ARENA};
+use crate::thrift::format::ThriftFormat;
 use crate::thrift::{self, Protocol};
 use std::marker::PhantomData;
 
@@ -173,6 +175,23 @@ pub trait Type: Sized + 'static {
 
     /// The straight line.
     fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o>;
+
+    /// The straight line of Thrift; the table, where none was generated.
+    fn decode_thrift<P: Path, F: ThriftFormat>(
+        _: P,
+        frame: ThriftFrame<'_, '_, Self, F>,
+    ) -> Result<usize, DecodeError> {
+        frame.by_table()
+    }
+
+    /// The same.
+    fn encode_thrift<'o, P: Path, F: ThriftFormat>(
+        _: P,
+        message: Slots<'_, Self>,
+        writer: Writer<'o>,
+    ) -> Writer<'o> {
+        writer.thrift_by_table::<Self, F>(message)
+    }
 }
 
 /// A message that owns what it refers to: it may go to other threads and stay as long as wanted.

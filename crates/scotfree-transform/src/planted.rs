@@ -26,10 +26,16 @@ pub enum Fault {
     MapFirstWins,
     /// Of a number of nine bytes a bit of the ninth is lost.
     LoseBitOfNinthByte,
+    /// A text may say one byte more than there is (Thrift).
+    TextBehindEnd,
+    /// Behind what the table has read the line counts the id from the field that it has read itself (Thrift).
+    StaleId,
 }
 
 impl Fault {
-    /// All of them.
+    /// Those of Thrift's straight line.
+    pub const THRIFT: [Fault; 2] = [Fault::TextBehindEnd, Fault::StaleId];
+    /// All others.
     pub const ALL: [Fault; 10] = [
         Fault::SkipEndCheck,
         Fault::DropPresenceOfZero,

@@ -132,8 +132,8 @@ impl Field {
     }
 
     /// Whether it must be there: of Protobuf by its shape, of Thrift whatever that is.
-    pub(crate) fn is_required(&self) -> bool {
-        self.shape == Shape::Required || self.need == Need::Required
+    pub(crate) const fn is_required(&self) -> bool {
+        matches!(self.shape, Shape::Required) || matches!(self.need, Need::Required)
     }
 }
 

@@ -18,23 +18,28 @@
 //!
 //! Invariant: whatever the bytes are, they give a message or an error that says where; nothing panics.
 
-mod decode;
-mod encode;
+pub(crate) mod decode;
+pub(crate) mod encode;
 mod envelope;
+pub(crate) mod format;
 mod layout;
-mod read;
-mod wire;
+pub(crate) mod read;
+pub(crate) mod wire;
 mod write;
 
 pub use envelope::{Envelope, MessageKind};
 pub use layout::{types_of, FieldDescription, LayoutError, Loaded, Of, StructDescription};
 
-use crate::arena::{Arena, Offset};
+use crate::arena::{Arena, Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::message::Type;
 use crate::protobuf;
+use crate::protobuf::decode::{begin, Decoding};
+use crate::raw::path::{chosen, CpuPath, Path as _, Portable};
 use crate::raw::read::Slots;
+use crate::raw::writer::Writer;
+use format::{Binary, Compact};
 use read::Reader;
 
 /// Which format.
@@ -53,8 +58,32 @@ pub fn decode<'m, T: Type>(
     arena: &'m mut Arena,
     limits: &Limits,
 ) -> Result<T::Ref<'m>, DecodeError> {
-    let slots = slots_of::<T>(protocol, input, arena, limits)?;
-    Ok(T::reader(Slots::new(&arena.memory.bytes, input, slots)))
+    decode_on::<T>(chosen(), protocol, input, arena, limits)
+}
+
+/// The same by a path that is said.
+pub fn decode_on<'m, T: Type>(
+    path: CpuPath,
+    protocol: Protocol,
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<T::Ref<'m>, DecodeError> {
+    decode_slots_on(path, protocol, input, arena, limits).map(T::reader)
+}
+
+/// The same as its slots.
+#[doc(hidden)]
+#[inline(always)]
+pub fn decode_slots_on<'m, T: Type>(
+    path: CpuPath,
+    protocol: Protocol,
+    input: &'m [u8],
+    arena: &'m mut Arena,
+    limits: &Limits,
+) -> Result<Slots<'m, T>, DecodeError> {
+    let slots = straight::<T>(path, protocol, input, &mut arena.memory, limits)?;
+    Ok(Slots::new(&arena.memory.bytes, input, slots))
 }
 
 /// Decodes a copy, which stays in the arena: where the struct's slots begin.
@@ -64,25 +93,65 @@ pub(crate) fn decode_kept<T: Type>(
     arena: &mut Arena,
     limits: &Limits,
 ) -> Result<Offset, DecodeError> {
-    let slots = slots_of::<T>(protocol, input, arena, limits)?;
+    let slots = straight::<T>(chosen(), protocol, input, &mut arena.memory, limits)?;
     protobuf::copy(input, &mut arena.input);
     Ok(slots)
 }
 
-fn slots_of<T: Type>(
+/// By the straight line: where the struct's slots begin.
+#[inline(never)]
+fn straight<T: Type>(
+    path: CpuPath,
     protocol: Protocol,
     input: &[u8],
-    arena: &mut Arena,
+    memory: &mut Memory,
     limits: &Limits,
 ) -> Result<Offset, DecodeError> {
     const { assert!(T::IS_THRIFT, "a message of Protobuf is no struct of Thrift") };
-    decode::decode_into(protocol, T::types(), T::INDEX, input, &mut arena.memory, limits)
+    let depth_left = begin(input.len(), memory, limits)?;
+    let slots = memory.allocate(T::SLOT_BYTES)?;
+    let mut table = Decoding { memory, types: T::types(), input, unknown_left: limits.unknown_fields_max };
+    let table = &mut table;
+    let at = match (path, protocol) {
+        (CpuPath::Portable, Protocol::Binary) => {
+            Portable.decoded_thrift::<T, Binary>(table, 0, slots, depth_left)
+        }
+        (CpuPath::Portable, Protocol::Compact) => {
+            Portable.decoded_thrift::<T, Compact>(table, 0, slots, depth_left)
+        }
+        #[cfg(target_arch = "x86_64")]
+        (CpuPath::Bmi2(path), Protocol::Binary) => {
+            path.decoded_thrift::<T, Binary>(table, 0, slots, depth_left)
+        }
+        #[cfg(target_arch = "x86_64")]
+        (CpuPath::Bmi2(path), Protocol::Compact) => {
+            path.decoded_thrift::<T, Compact>(table, 0, slots, depth_left)
+        }
+    }?;
+    decode::ended(at, input)?;
+    Ok(slots)
 }
 
 /// Appends a struct.
 pub fn encode<T: Type>(protocol: Protocol, message: Slots<'_, T>, out: &mut Vec<u8>) {
+    encode_on::<T>(chosen(), protocol, message, out);
+}
+
+/// The same by a path that is said.
+#[inline]
+pub fn encode_on<T: Type>(path: CpuPath, protocol: Protocol, message: Slots<'_, T>, out: &mut Vec<u8>) {
     const { assert!(T::IS_THRIFT, "a message of Protobuf is no struct of Thrift") };
-    encode::encode(protocol, message.view(), out);
+    let at = out.len();
+    let writer = Writer::new(out, at);
+    match (path, protocol) {
+        (CpuPath::Portable, Protocol::Binary) => Portable.encode_thrift::<T, Binary>(message, writer),
+        (CpuPath::Portable, Protocol::Compact) => Portable.encode_thrift::<T, Compact>(message, writer),
+        #[cfg(target_arch = "x86_64")]
+        (CpuPath::Bmi2(path), Protocol::Binary) => path.encode_thrift::<T, Binary>(message, writer),
+        #[cfg(target_arch = "x86_64")]
+        (CpuPath::Bmi2(path), Protocol::Compact) => path.encode_thrift::<T, Compact>(message, writer),
+    }
+    .finish();
 }
 
 /// How many bytes the struct takes that `input` begins with, whatever its type is: for transports that have no frames.

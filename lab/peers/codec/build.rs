@@ -84,7 +84,10 @@ fn main() {
     let set = protox::compile(random, [&out]).unwrap();
     std::fs::write(out.join("schemata.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
     println!("cargo::rerun-if-changed=thrift");
-    scotfree_codegen::Config::new().file_name("thrift.rs").compile(&["every.thrift"], &["thrift"]).unwrap();
+    scotfree_codegen::Config::new()
+        .file_name("thrift.rs")
+        .compile(&["every.thrift", "post.thrift"], &["thrift"])
+        .unwrap();
 }
 
 /// Functions that read every field: of prost's struct, and of ours; and one that fills prost's.

@@ -3,8 +3,11 @@
 //! Invariant: `room` points at the slots of a message of type `T` in the arena, `T::SLOT_BYTES` long; whatever may move
 //! the arena sets it anew. A field that is not as the straight line expects changes nothing, and is the table's.
 
+pub(crate) mod thrift;
+
 use super::path::{Path, STOPS_BYTES};
 use super::read::slot_checked;
+use super::text::is_utf8;
 use super::word::{long_varint, tag_of, varint, word_at, word_at_end, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
@@ -139,6 +142,15 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
                 _ => slot.cast::<u64>().write_unaligned(value.to_le()),
             }
         }
+    }
+
+    /// Writes the place and the count of a field of many values into its slot.
+    #[inline(always)]
+    fn write_many<const I: usize>(&mut self, span: Span) {
+        let field = const { slot_checked::<T>(I) };
+        const { assert!(T::FIELDS[I].shape.is_many()) };
+        // SAFETY: as of `write`: the slot of a field of many values is eight bytes wide.
+        unsafe { self.room.add(field.slot as usize).cast::<u64>().write_unaligned(span.word().to_le()) }
     }
 
     /// Says that a field is there; of a oneof, that no other is.
@@ -333,7 +345,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let field = const { T::FIELDS[I] };
         let (from, until) = self.length_ahead::<I, P>(path)?;
         if matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked))
-            && !super::text::is_utf8(path, self.input, from, until)
+            && !is_utf8(path, self.input, from, until)
         {
             return None;
         }

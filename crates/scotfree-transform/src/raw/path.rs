@@ -2,6 +2,7 @@
 //!
 //! Invariant: all paths give equal bits. A `Bmi2` exists only where the processor has these instructions.
 
+use super::frame::thrift::ThriftFrame;
 use super::frame::{Begun, Frame, Numbers};
 use super::read::Slots;
 use super::word::MASKS;
@@ -11,6 +12,7 @@ use crate::error::DecodeError;
 use crate::message::Type;
 use crate::protobuf::decode::Decoding;
 use crate::slots::{number, Span, SLACK};
+use crate::thrift::format::ThriftFormat;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -46,6 +48,37 @@ pub trait Path: Copy + 'static {
         out: &mut Vec<u8>,
         at: usize,
     ) -> usize;
+
+    /// The same of a struct of Thrift.
+    fn decoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        decoding: &mut Decoding<'_>,
+        at: usize,
+        slots: Offset,
+        depth_left: u16,
+    ) -> Result<usize, DecodeError>;
+
+    /// The same of a struct of Thrift.
+    fn encoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize;
+
+    /// Encodes one struct of Thrift.
+    #[inline(always)]
+    fn encode_thrift<'o, T: Type, F: ThriftFormat>(
+        self,
+        message: Slots<'_, T>,
+        writer: Writer<'o>,
+    ) -> Writer<'o> {
+        let (out, at) = writer.parts();
+        let at = self.encoded_thrift::<T, F>(message.memory, message.input, message.room, out, at);
+        Writer::new(out, at)
+    }
 
     /// Decodes one message.
     #[inline(always)]
@@ -108,6 +141,30 @@ impl Path for Portable {
         at: usize,
     ) -> usize {
         T::encode(self, Slots { memory, input, room: slots, of: PhantomData }, Writer::new(out, at)).parts().1
+    }
+
+    #[inline]
+    fn decoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        decoding: &mut Decoding<'_>,
+        at: usize,
+        slots: Offset,
+        depth_left: u16,
+    ) -> Result<usize, DecodeError> {
+        T::decode_thrift(self, ThriftFrame::<T, F>::new(decoding, at, slots, depth_left))
+    }
+
+    #[inline]
+    fn encoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize {
+        let message = Slots { memory, input, room: slots, of: PhantomData };
+        T::encode_thrift::<Self, F>(self, message, Writer::new(out, at)).parts().1
     }
 
     #[inline(never)]
@@ -242,6 +299,34 @@ fn encoded_bmi2<T: Type>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline]
+fn decoded_thrift_bmi2<T: Type, F: ThriftFormat>(
+    path: Bmi2,
+    decoding: &mut Decoding<'_>,
+    at: usize,
+    slots: Offset,
+    depth_left: u16,
+) -> Result<usize, DecodeError> {
+    T::decode_thrift(path, ThriftFrame::<T, F>::new(decoding, at, slots, depth_left))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline]
+fn encoded_thrift_bmi2<T: Type, F: ThriftFormat>(
+    path: Bmi2,
+    memory: &[u8],
+    input: &[u8],
+    slots: *const u8,
+    out: &mut Vec<u8>,
+    at: usize,
+) -> usize {
+    let message = Slots { memory, input, room: slots, of: PhantomData };
+    T::encode_thrift::<Bmi2, F>(path, message, Writer::new(out, at)).parts().1
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline(never)]
 fn numbers_bmi2(path: Bmi2, run: Numbers<'_>) -> Option<Span> {
     run.decode(path)
@@ -287,6 +372,31 @@ impl Path for Bmi2 {
     ) -> usize {
         // SAFETY: as above.
         unsafe { encoded_bmi2::<T>(self, memory, input, slots, out, at) }
+    }
+
+    #[inline]
+    fn decoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        decoding: &mut Decoding<'_>,
+        at: usize,
+        slots: Offset,
+        depth_left: u16,
+    ) -> Result<usize, DecodeError> {
+        // SAFETY: as of `decoded`.
+        unsafe { decoded_thrift_bmi2::<T, F>(self, decoding, at, slots, depth_left) }
+    }
+
+    #[inline]
+    fn encoded_thrift<T: Type, F: ThriftFormat>(
+        self,
+        memory: &[u8],
+        input: &[u8],
+        slots: *const u8,
+        out: &mut Vec<u8>,
+        at: usize,
+    ) -> usize {
+        // SAFETY: as of `decoded`.
+        unsafe { encoded_thrift_bmi2::<T, F>(self, memory, input, slots, out, at) }
     }
 
     #[inline]

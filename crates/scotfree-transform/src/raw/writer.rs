@@ -2,6 +2,8 @@
 //!
 //! Invariant: `at` is at most `room`, and all bytes before it were written; whoever writes has asked for room.
 
+pub(crate) mod thrift;
+
 use super::path::Path;
 use super::read::Slots;
 use super::word::{tag_of, MASKS};

@@ -5,14 +5,14 @@
 //! `TCompact` in the arena, behind a header that says the whole id. So who writes them again sees of which protocol they are.
 
 use super::read::{Header, Reader};
-use super::wire::{wire_of, wire_of_one, Wire};
-use super::write::Writer;
+use super::wire::{has_line, wire_of, wire_of_one, Wire};
+use super::write::whole_header;
 use super::Protocol;
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::protobuf::decode::{begin, write, Decoding, Place};
-use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8};
+use crate::schema::{Field, Kind, Shape, Types, Utf8};
 use crate::slots::{width, Span, IN_ARENA};
 
 /// Decodes the whole of `input` as the type at `index` of `types`; returns where its slots begin.
@@ -27,35 +27,86 @@ pub(crate) fn decode_into(
     let depth_left = begin(input.len(), memory, limits)?;
     let schema = &types.types[index as usize];
     let slots = memory.allocate(schema.slot_bytes)?;
-    let table = Decoding { memory, types, input, unknown_left: limits.unknown_fields_max };
-    let mut structs = Structs { table, types, reader: Reader { protocol, input, at: 0 } };
+    let mut table = Decoding { memory, types, input, unknown_left: limits.unknown_fields_max };
+    let mut structs = Structs { table: &mut table, reader: Reader { protocol, input, at: 0 } };
     structs.fields(Place { schema, slots, depth_left })?;
-    let at = structs.reader.at;
-    if at < input.len() {
-        return Err(DecodeError::Trailing { at });
-    }
+    ended(structs.reader.at, input)?;
     Ok(slots)
 }
 
-struct Structs<'a, 'i> {
-    table: Decoding<'a>,
-    types: &'a Types,
-    reader: Reader<'i>,
+/// That a struct takes all of the input.
+pub(crate) fn ended(at: usize, input: &[u8]) -> Result<(), DecodeError> {
+    if at < input.len() {
+        return Err(DecodeError::Trailing { at });
+    }
+    Ok(())
 }
 
-impl<'a> Structs<'a, '_> {
+/// Structs that are decoded, one within the other.
+pub(crate) struct Structs<'d, 'a> {
+    pub(crate) table: &'d mut Decoding<'a>,
+    pub(crate) reader: Reader<'a>,
+}
+
+/// Where a struct's straight line stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stand {
+    /// Where the next field begins.
+    pub(crate) at: usize,
+    /// The id of the one before.
+    pub(crate) last: i16,
+}
+
+impl<'a> Structs<'_, 'a> {
     /// A struct's fields, up to its end.
-    fn fields(&mut self, place: Place<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn fields(&mut self, place: Place<'_>) -> Result<(), DecodeError> {
         let mut last = 0;
         loop {
             let at = self.reader.at;
             let Some(header) = self.reader.field(last)? else { break };
             last = header.id;
-            if !self.field(place, header)? {
-                self.unknown(place, header, at)?;
-            }
+            self.either(place, header, at)?;
         }
         self.table.check_required(place)
+    }
+
+    /// The same, until a field comes that the straight line does, unless it stands where that line has `refused` one:
+    /// its place in the schema, and where the line stands then; at the struct's end no place.
+    pub(crate) fn until_straight(
+        &mut self,
+        place: Place<'_>,
+        mut last: i16,
+        refused: usize,
+    ) -> Result<(Option<usize>, Stand), DecodeError> {
+        loop {
+            let at = self.reader.at;
+            let Some(header) = self.reader.field(last)? else { break };
+            let is_refused = at == refused;
+            match place.schema.place(u32::from(header.id as u16)) {
+                Some(index) if !is_refused && self.is_straight(&place.schema.fields[index], header, at) => {
+                    return Ok((Some(index), Stand { at, last }));
+                }
+                _ => self.either(place, header, at)?,
+            }
+            last = header.id;
+        }
+        self.table.check_required(place)?;
+        Ok((None, Stand { at: self.reader.at, last }))
+    }
+
+    /// Whether the straight line does a field that came so: of `TCompact` where its id is a step from the one before, and
+    /// the id 0, with which what a method gives begins.
+    fn is_straight(&self, field: &Field, header: Header, at: usize) -> bool {
+        let is_short = self.reader.protocol == Protocol::Binary || header.id == 0 || self.reader.at - at == 1;
+        is_short && has_line(self.table.types, field) && wire_of(self.table.types, field) == header.wire
+    }
+
+    /// One field, known or not.
+    fn either(&mut self, place: Place<'_>, header: Header, at: usize) -> Result<(), DecodeError> {
+        if !self.field(place, header)? {
+            self.unknown(place, header, at)?;
+        }
+        Ok(())
     }
 
     /// One field, whose header was read, if the schema has one of this id and of its type; otherwise nothing is done.
@@ -64,7 +115,7 @@ impl<'a> Structs<'a, '_> {
             return Ok(false);
         };
         let field = &place.schema.fields[index];
-        if wire_of(self.types, field) != header.wire {
+        if wire_of(self.table.types, field) != header.wire {
             return Ok(false);
         }
         if field.shape.is_many() {
@@ -88,12 +139,13 @@ impl<'a> Structs<'a, '_> {
         match self.reader.protocol {
             Protocol::Binary => self.table.unknown(place, at, until),
             Protocol::Compact => {
-                let mut copy = Vec::with_capacity(4 + until - from);
-                Writer::new(Protocol::Compact, &mut copy).whole_header(header);
-                copy.extend_from_slice(&self.reader.input[from..until]);
-                let kept = self.table.memory.allocate(copy.len() as u32)?;
-                self.table.memory.bytes[kept as usize..][..copy.len()].copy_from_slice(&copy);
-                self.table.run(place, at, Span { at: kept | IN_ARENA, len: copy.len() as u32 })
+                let (said, said_bytes) = whole_header(header);
+                let kept_bytes = said_bytes + until - from;
+                let kept = self.table.memory.allocate(kept_bytes as u32)?;
+                let room = &mut self.table.memory.bytes[kept as usize..][..kept_bytes];
+                room[..said_bytes].copy_from_slice(&said[..said_bytes]);
+                room[said_bytes..].copy_from_slice(&self.reader.input[from..until]);
+                self.table.run(place, at, Span { at: kept | IN_ARENA, len: kept_bytes as u32 })
             }
         }
     }
@@ -111,7 +163,7 @@ impl<'a> Structs<'a, '_> {
 
     fn list(&mut self, place: Place<'_>, field: &Field) -> Result<Option<Span>, DecodeError> {
         let (wire, count) = self.reader.elements()?;
-        if count > 0 && wire != Some(wire_of_one(self.types, field)) {
+        if count > 0 && wire != Some(wire_of_one(self.table.types, field)) {
             return Ok(None);
         }
         let size = width(field.kind);
@@ -125,11 +177,12 @@ impl<'a> Structs<'a, '_> {
 
     fn map(&mut self, place: Place<'_>, field: &Field) -> Result<Option<Span>, DecodeError> {
         let (key, value, count) = self.reader.entries()?;
-        let schema = &self.types.types[field.sub as usize];
+        let types: &'a Types = self.table.types;
+        let schema = &types.types[field.sub as usize];
         let [of_key, of_value] = &*schema.fields else {
             unreachable!("an entry has a key and a value, as the layout makes it")
         };
-        let expected = [of_key, of_value].map(|field| Some(wire_of_one(self.types, field)));
+        let expected = [of_key, of_value].map(|field| Some(wire_of_one(self.table.types, field)));
         if count > 0 && [key, value] != expected {
             return Ok(None);
         }
@@ -166,7 +219,7 @@ impl<'a> Structs<'a, '_> {
         let at = self.reader.at;
         let of_text =
             |text: &[u8], end: usize| Span { at: (end - text.len()) as u32, len: text.len() as u32 }.word();
-        match wire_of_one(self.types, field) {
+        match wire_of_one(self.table.types, field) {
             Wire::Bool => Ok(self.reader.truth()?.into()),
             Wire::I8 => Ok(self.reader.byte()?.into()),
             Wire::I16 => Ok((i32::from(self.reader.i16()?) as u32).into()),
@@ -190,7 +243,8 @@ impl<'a> Structs<'a, '_> {
     fn nested(&mut self, field: &Field, depth_left: u16) -> Result<u64, DecodeError> {
         let at = self.reader.at;
         let depth_left = depth_left.checked_sub(1).ok_or(DecodeError::TooDeep { at })?;
-        let schema: &'a TypeSchema = &self.types.types[field.sub as usize];
+        let types: &'a Types = self.table.types;
+        let schema = &types.types[field.sub as usize];
         let slots = self.table.memory.allocate(schema.slot_bytes)?;
         let place = Place { schema, slots, depth_left };
         if !schema.is_container {

@@ -12,20 +12,31 @@ use crate::slots::IN_ARENA;
 
 /// Appends the message as a struct.
 pub fn encode(protocol: Protocol, view: View<'_>, out: &mut Vec<u8>) {
-    Structs { types: view.types, writer: Writer::new(protocol, out) }.fields(view);
+    Structs::new(view.types, protocol, out).fields(view);
 }
 
-struct Structs<'m, 'o> {
+/// Structs that are encoded, one within the other.
+pub(crate) struct Structs<'m, 'o> {
     types: &'m Types,
     writer: Writer<'o>,
 }
 
-impl Structs<'_, '_> {
-    fn fields(&mut self, view: View<'_>) {
+impl<'m, 'o> Structs<'m, 'o> {
+    pub(crate) fn new(types: &'m Types, protocol: Protocol, out: &'o mut Vec<u8>) -> Self {
+        Structs { types, writer: Writer::new(protocol, out) }
+    }
+
+    /// All fields, and the end.
+    pub(crate) fn fields(&mut self, view: View<'_>) {
         let mut last = 0;
         for field in view.schema().fields.iter().filter(|field| is_written(view, field)) {
             last = self.field(view, field, last);
         }
+        self.end(view);
+    }
+
+    /// The fields that the schema does not know, and the end.
+    pub(crate) fn end(&mut self, view: View<'_>) {
         let is_compact = self.writer.protocol == Protocol::Compact;
         for run in view.unknown_runs().filter(|run| (run.at & IN_ARENA != 0) == is_compact) {
             self.writer.out.extend_from_slice(view.bytes(run));
@@ -33,8 +44,8 @@ impl Structs<'_, '_> {
         self.writer.stop();
     }
 
-    /// Returns its id.
-    fn field(&mut self, view: View<'_>, field: &Field, last: i16) -> i16 {
+    /// One field, of which `last` was the one before; returns its id.
+    pub(crate) fn field(&mut self, view: View<'_>, field: &Field, last: i16) -> i16 {
         let (wire, id) = (wire_of(self.types, field), field.number as u16 as i16);
         let value = if field.shape.is_many() { None } else { view.get(field) };
         let truth = match value {

@@ -1,7 +1,7 @@
 //! What values are on the wire, and the numbers that the two protocols have for that.
 
 use super::Protocol;
-use crate::schema::{Field, Kind, Types};
+use crate::schema::{Field, Kind, Shape, Types};
 
 /// What a value is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,29 @@ impl Wire {
         ALL.into_iter().find(|wire| wire.code(protocol) == code)
     }
 
+    /// What a value of this kind is; a container that is a type of its own is a struct here.
+    pub(crate) const fn of_kind(kind: Kind) -> Wire {
+        match kind {
+            Kind::Message | Kind::Group => Struct,
+            Kind::Bool => Bool,
+            Kind::Int8 => I8,
+            Kind::Int16 => I16,
+            Kind::Double => Double,
+            Kind::String | Kind::Bytes => Bytes,
+            Kind::Uuid => Uuid,
+            Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64 => I64,
+            // Of these Thrift has but `Int32` and `Enum`.
+            Kind::Int32
+            | Kind::Enum
+            | Kind::ClosedEnum
+            | Kind::Uint32
+            | Kind::Sint32
+            | Kind::Fixed32
+            | Kind::Sfixed32
+            | Kind::Float => I32,
+        }
+    }
+
     /// How many bytes such a value takes, if that is the same of all.
     pub(crate) const fn fixed_bytes(self, protocol: Protocol) -> Option<u64> {
         match (self, protocol) {
@@ -91,7 +114,6 @@ impl Wire {
 
 /// What a field is: a container, if it has many values or if its type is one.
 pub(crate) fn wire_of(types: &Types, field: &Field) -> Wire {
-    use crate::schema::Shape;
     match field.shape {
         Shape::Map => Map,
         Shape::Repeated | Shape::Packed if field.is_set => Set,
@@ -102,8 +124,8 @@ pub(crate) fn wire_of(types: &Types, field: &Field) -> Wire {
 
 /// What one of a field's values is.
 pub(crate) fn wire_of_one(types: &Types, field: &Field) -> Wire {
-    match field.kind {
-        Kind::Message | Kind::Group => {
+    match Wire::of_kind(field.kind) {
+        Struct => {
             let schema = &types.types[field.sub as usize];
             if schema.is_container {
                 wire_of(types, &schema.fields[0])
@@ -111,21 +133,14 @@ pub(crate) fn wire_of_one(types: &Types, field: &Field) -> Wire {
                 Struct
             }
         }
-        Kind::Bool => Bool,
-        Kind::Int8 => I8,
-        Kind::Int16 => I16,
-        Kind::Double => Double,
-        Kind::String | Kind::Bytes => Bytes,
-        Kind::Uuid => Uuid,
-        Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64 => I64,
-        // Of these Thrift has but `Int32` and `Enum`.
-        Kind::Int32
-        | Kind::Enum
-        | Kind::ClosedEnum
-        | Kind::Uint32
-        | Kind::Sint32
-        | Kind::Fixed32
-        | Kind::Sfixed32
-        | Kind::Float => I32,
+        wire => wire,
+    }
+}
+
+/// Whether a field is one that the straight line does: no map, no container within another one, no uuid.
+pub(crate) fn has_line(types: &Types, field: &Field) -> bool {
+    match wire_of_one(types, field) {
+        Map | Set | List | Uuid => false,
+        Bool | I8 | I16 | I32 | I64 | Double | Bytes | Struct => field.shape != Shape::Map,
     }
 }

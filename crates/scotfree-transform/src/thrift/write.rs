@@ -88,14 +88,15 @@ impl<'o> Writer<'o> {
             Protocol::Compact if (1..16).contains(&delta) => {
                 self.byte((delta as u8) << 4 | header_code(header, self.protocol));
             }
-            Protocol::Binary | Protocol::Compact => self.whole_header(header),
+            Protocol::Compact => {
+                let (bytes, count) = whole_header(header);
+                self.out.extend_from_slice(&bytes[..count]);
+            }
+            Protocol::Binary => {
+                self.byte(header_code(header, self.protocol));
+                self.i16(header.id);
+            }
         }
-    }
-
-    /// The same, which says the whole id.
-    pub(crate) fn whole_header(&mut self, header: Header) {
-        self.byte(header_code(header, self.protocol));
-        self.i16(header.id);
     }
 
     /// What ends a struct.
@@ -136,6 +137,13 @@ impl<'o> Writer<'o> {
             }
         }
     }
+}
+
+/// The header of a field of `TCompact` that says the whole id, and how many bytes it is.
+pub(crate) fn whole_header(header: Header) -> ([u8; 4], usize) {
+    let id = i64::from(header.id);
+    let (id, id_bytes) = encoded((id << 1 ^ id >> 63) as u64);
+    ([header_code(header, Protocol::Compact), id[0], id[1], id[2]], 1 + id_bytes)
 }
 
 /// A field's type as its header says it: of `TCompact`'s bools with their value.

@@ -21,8 +21,14 @@ pub mod testee {
     include!(concat!(env!("OUT_DIR"), "/testee.rs"));
 }
 
+/// Structs of .thrift files.
+pub mod thrift_messages {
+    include!(concat!(env!("OUT_DIR"), "/thrift.rs"));
+}
+
 pub mod conformance;
 mod drawn;
+pub mod structs;
 pub mod ways;
 
 pub use drawn::Drawn;

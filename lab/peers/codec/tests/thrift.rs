@@ -466,13 +466,8 @@ fn envelopes_are_as_apache_has_them() {
     }
 }
 
-#[allow(dead_code)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/thrift.rs"));
-}
-
-use generated::every::shared;
-use generated::every::thrift::{store, All, Usual};
+use codec_peers::thrift_messages::every::shared;
+use codec_peers::thrift_messages::every::thrift::{store, All, Usual};
 
 #[test]
 fn generated_structs_are_filled_and_read_by_both() {

@@ -3,6 +3,7 @@
 mod bad;
 mod compare;
 mod draw;
+mod fenced;
 mod pages;
 mod planted;
 mod vectors;

@@ -2,71 +2,15 @@
 //! the test.
 
 use crate::draw::draw;
+use crate::fenced::{Fenced, PAGE, PAGES};
 use codec_peers::every::every::kinds::Packed;
 use codec_peers::every::every::three::All;
 use codec_peers::every::every::two::{Needs, Wide};
 use codec_peers::ways::bytes_field;
 use codec_peers::Drawn;
 use prost_reflect::prost::Message as _;
-use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use scotfree_transform::generated::Type;
 use scotfree_transform::{protobuf, Arena, CpuPath, Limits, Padded};
-use std::ffi::c_void;
-
-const PAGE: usize = 4096;
-const PAGES: usize = 4;
-
-/// Pages between two others without access.
-struct Fenced {
-    start: *mut c_void,
-}
-
-impl Fenced {
-    fn new() -> Self {
-        let bytes = (PAGES + 2) * PAGE;
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let start =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE) }
-                .unwrap();
-        // SAFETY: within the mapping, which nobody else has.
-        unsafe {
-            mprotect(
-                start.cast::<u8>().add(PAGE).cast(),
-                PAGES * PAGE,
-                MprotectFlags::READ | MprotectFlags::WRITE,
-            )
-        }
-        .unwrap();
-        Fenced { start }
-    }
-
-    fn inner(&mut self) -> &mut [u8] {
-        // SAFETY: these pages may be read and written, and are zero at first.
-        unsafe { std::slice::from_raw_parts_mut(self.start.cast::<u8>().add(PAGE), PAGES * PAGE) }
-    }
-
-    /// A copy that ends where the second fence begins.
-    fn at_end(&mut self, bytes: &[u8]) -> &[u8] {
-        let inner = self.inner();
-        let from = inner.len() - bytes.len();
-        inner[from..].copy_from_slice(bytes);
-        &inner[from..]
-    }
-
-    /// A copy that begins where the first fence ends.
-    fn at_start(&mut self, bytes: &[u8]) -> &[u8] {
-        let inner = self.inner();
-        inner[..bytes.len()].copy_from_slice(bytes);
-        &inner[..bytes.len()]
-    }
-}
-
-impl Drop for Fenced {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is its own.
-        unsafe { munmap(self.start, (PAGES + 2) * PAGE) }.unwrap();
-    }
-}
 
 /// Decodes, reads all of what came of it, and encodes: on each way, at either fence.
 fn is_within<T: Type>(bytes: &[u8], fenced: &mut Fenced) {

@@ -18,6 +18,7 @@ fn check_of(fault: Fault) -> fn() {
         | Fault::ForgetUnknown
         | Fault::MapFirstWins
         | Fault::LoseBitOfNinthByte => as_prost_reflect,
+        Fault::TextBehindEnd | Fault::StaleId => unreachable!("Thrift's: see tests/lines"),
     }
 }
 

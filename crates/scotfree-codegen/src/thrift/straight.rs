@@ -1,0 +1,132 @@
+//! The straight line of a struct: its fields in their order, each with one look whether it is the next. One text is for
+//! both protocols.
+
+use scotfree_transform::{Field, Kind, Shape, TypeSchema, Types};
+use std::fmt::Write;
+
+/// So many fields are passed over before a struct is asked whether it is at its end.
+const GROUP: usize = 6;
+
+/// What a field's part of the line is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Number,
+    Text,
+    Each,
+    Child,
+    Structs,
+    /// None: the table does it.
+    Table,
+}
+
+fn step(types: &Types, field: &Field) -> Step {
+    let is_many = field.shape.is_many();
+    match field.kind {
+        Kind::Message if field.shape == Shape::Map || types.types[field.sub as usize].is_container => {
+            Step::Table
+        }
+        Kind::Message if is_many => Step::Structs,
+        Kind::Message => Step::Child,
+        Kind::Uuid => Step::Table,
+        _ if is_many => Step::Each,
+        Kind::String | Kind::Bytes => Step::Text,
+        _ => Step::Number,
+    }
+}
+
+/// The methods of `Type`. A container within another one has none: it is the table's.
+pub(crate) fn methods(
+    types: &Types,
+    schema: &TypeSchema,
+    own: &str,
+    child: impl Fn(&Field) -> String,
+    out: &mut String,
+) {
+    if schema.is_container {
+        return;
+    }
+    decode(types, schema, &child, out);
+    encode(types, schema, own, &child, out);
+}
+
+fn decode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String, out: &mut String) {
+    let count = schema.fields.len();
+    let steps: Vec<String> =
+        schema.fields.iter().enumerate().map(|(at, field)| decode_step(types, at, field, child)).collect();
+    let path = if steps.iter().any(|step| !step.is_empty()) { "path" } else { "_" };
+    let _ = writeln!(out, "\n    #[inline(always)]\n    fn decode_thrift<P: Path, F: ThriftFormat>({path}: P, frame: ThriftFrame<'_, '_, Self, F>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();\n        let mut next = 0;\n        loop {{");
+    let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<String>();
+    let whole = if count > GROUP { "'line: " } else { "" };
+    let _ = writeln!(out, "            {whole}{{ {labels}match next {{");
+    for at in 0..count {
+        let number = if at + 1 == count { "_".to_owned() } else { at.to_string() };
+        let _ = writeln!(out, "                {number} => break 'f{at},");
+    }
+    if count == 0 {
+        out.push_str("                _ => {}\n");
+    }
+    out.push_str(if count == 0 { "            }\n" } else { "            }}\n" });
+    for (at, step) in steps.iter().enumerate() {
+        let _ = writeln!(out, "            {step}");
+        if at + 1 < count {
+            if (at + 1) % GROUP == 0 {
+                out.push_str("            if frame.is_at_end() { break 'line; }\n");
+            }
+            out.push_str("            }\n");
+        }
+    }
+    out.push_str("            }\n            if frame.is_over() { return Ok(frame.ended_at()); }\n            (frame, next) = frame.other()?;\n            if next == DONE { return Ok(frame.ended_at()); }\n        }\n    }\n");
+}
+
+fn decode_step(types: &Types, at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
+    match step(types, field) {
+        Step::Number => format!("frame.number::<{at}, P>(path);"),
+        Step::Text => format!("frame.text::<{at}, P>(path);"),
+        Step::Each => format!("frame.each::<{at}, P>(path);"),
+        Step::Child => format!("frame.child::<{at}, {}, P>(path)?;", child(field)),
+        Step::Structs => format!("frame.structs::<{at}, {}, P>(path)?;", child(field)),
+        Step::Table => String::new(),
+    }
+}
+
+fn encode(
+    types: &Types,
+    schema: &TypeSchema,
+    own: &str,
+    child: &impl Fn(&Field) -> String,
+    out: &mut String,
+) {
+    let steps: Vec<Step> = schema.fields.iter().map(|field| step(types, field)).collect();
+    let path = if steps.iter().any(|step| *step != Step::Table) { "path" } else { "_" };
+    let line = if steps.is_empty() { "line" } else { "mut line" };
+    let _ = writeln!(out, "\n    #[inline(always)]\n    fn encode_thrift<'o, P: Path, F: ThriftFormat>({path}: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {line} = ThriftWriter::<F>::new(writer);");
+    let is_asked = |word| {
+        let mut fields = schema.fields.iter().zip(&steps);
+        fields.any(|(field, step)| field.presence / 64 == word && *step != Step::Child)
+    };
+    for word in (0..schema.presence_words).filter(|word| is_asked(*word)) {
+        let _ = writeln!(out, "        let p{word} = message.presence::<{word}>();");
+    }
+    let mut room = 0;
+    for (at, field) in schema.fields.iter().enumerate() {
+        let word = field.presence / 64;
+        if steps[at] != Step::Number {
+            room = 0;
+        } else if room == 0 {
+            room = steps[at..].iter().take_while(|step| **step == Step::Number).count();
+            let _ = writeln!(out, "        line.room_for_numbers({room});");
+        }
+        let text = match steps[at] {
+            Step::Number => format!("line.number::<{own}, {at}, P>(path, message, p{word});"),
+            Step::Text => format!("line = line.text::<{own}, {at}, P>(path, message, p{word});"),
+            Step::Each => format!("line = line.each::<{own}, {at}, P>(path, message, p{word});"),
+            Step::Child => format!("line = line.child::<{own}, {at}, {}, P>(path, message);", child(field)),
+            Step::Structs => {
+                format!("line = line.structs::<{own}, {at}, {}, P>(path, message, p{word});", child(field))
+            }
+            Step::Table => format!("line = line.by_table::<{own}, {at}>(message, p{word});"),
+        };
+        let _ = writeln!(out, "        {text}");
+    }
+    out.push_str("        line.end(message)\n    }\n");
+}
