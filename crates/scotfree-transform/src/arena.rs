@@ -117,6 +117,17 @@ impl Memory {
         self.room_for(at, count, u64::from(count) + 1, size)
     }
 
+    /// Room for so many elements of what has none yet.
+    #[inline(always)]
+    pub(crate) fn room_for_new(&mut self, count: u32, size: u32) -> Result<Offset, Exhausted> {
+        match count {
+            0 => Ok(0),
+            // Of a length that is known when this is compiled, for `allocate`.
+            1..=FEWEST => self.allocate(FEWEST * size),
+            _ => self.room_for(0, 0, count.into(), size),
+        }
+    }
+
     /// Makes room for so many elements in all.
     pub(crate) fn room_for(
         &mut self,

@@ -55,7 +55,7 @@ fn decode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String,
         schema.fields.iter().enumerate().map(|(at, field)| decode_step(types, at, field, child)).collect();
     let path = if steps.iter().any(|step| !step.is_empty()) { "path" } else { "_" };
     let _ = writeln!(out, "\n    #[inline(always)]\n    fn decode_thrift<P: Path, F: ThriftFormat>({path}: P, frame: ThriftFrame<'_, '_, Self, F>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();\n        let mut next = 0;\n        loop {{");
-    let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<String>();
+    let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<Vec<_>>().concat();
     let whole = if count > GROUP { "'line: " } else { "" };
     let _ = writeln!(out, "            {whole}{{ {labels}match next {{");
     for at in 0..count {

@@ -5,6 +5,7 @@
 use super::frame::thrift::ThriftFrame;
 use super::frame::{Begun, Frame, Numbers};
 use super::read::Slots;
+use super::text::is_long_ascii;
 use super::word::MASKS;
 use super::writer::Writer;
 use crate::arena::Offset;
@@ -112,6 +113,9 @@ pub trait Path: Copy + 'static {
 
     /// Whether the first `len` of these bytes are below 128.
     fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool;
+
+    /// The same of all of a text that is longer.
+    fn is_long_ascii(self, text: &[u8]) -> bool;
 }
 
 /// Shifts and masks: any processor.
@@ -186,6 +190,11 @@ impl Path for Portable {
             seen |= number::<8>(word) & MASKS[len.saturating_sub(index * 8).min(8)];
         }
         seen & HIGH == 0
+    }
+
+    #[inline(never)]
+    fn is_long_ascii(self, text: &[u8]) -> bool {
+        text.is_ascii()
     }
 
     #[inline(always)]
@@ -332,6 +341,13 @@ fn numbers_bmi2(path: Bmi2, run: Numbers<'_>) -> Option<Span> {
     run.decode(path)
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn is_long_ascii_bmi2(path: Bmi2, text: &[u8]) -> bool {
+    is_long_ascii(path, text)
+}
+
 /// The top bits of 32 bytes.
 ///
 /// # Safety
@@ -418,6 +434,12 @@ impl Path for Bmi2 {
     fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool {
         // SAFETY: as above.
         unsafe { std::arch::x86_64::_bzhi_u32(high_bits(bytes.as_ptr()), len as u32) == 0 }
+    }
+
+    #[inline(always)]
+    fn is_long_ascii(self, text: &[u8]) -> bool {
+        // SAFETY: as above.
+        unsafe { is_long_ascii_bmi2(self, text) }
     }
 
     #[inline(always)]

@@ -9,10 +9,20 @@ use crate::slots::SLACK;
 #[inline(always)]
 pub(crate) fn is_utf8<P: Path>(path: P, input: &[u8], from: usize, until: usize) -> bool {
     let len = until - from;
+    if len > SLACK {
+        return path.is_long_ascii(&input[from..until]) || is_utf8_of_any_length(&input[from..until]);
+    }
     let ahead = input.get(from..).and_then(|rest| rest.first_chunk::<SLACK>());
     let looked_at = if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len };
-    let is_ascii = ahead.is_some_and(|ahead| len <= SLACK && path.is_ascii(ahead, looked_at));
+    let is_ascii = ahead.is_some_and(|ahead| path.is_ascii(ahead, looked_at));
     is_ascii || is_utf8_of_any_length(&input[from..until])
+}
+
+/// Whether all of a text of more than `SLACK` bytes are below 128: by as many at once, the last of them again.
+#[inline(always)]
+pub(super) fn is_long_ascii<P: Path>(path: P, text: &[u8]) -> bool {
+    let is_ascii = |part: &[u8]| part.first_chunk().is_some_and(|part| path.is_ascii(part, SLACK));
+    text.chunks_exact(SLACK).all(is_ascii) && text.last_chunk::<SLACK>().is_some_and(|last| is_ascii(last))
 }
 
 #[inline(never)]

@@ -241,7 +241,7 @@ impl<'d, 'i, T: Type, F: ThriftFormat> ThriftFrame<'d, 'i, T, F> {
     fn values<P: Path>(&mut self, path: P, field: Field, elements: Elements) -> Option<(Span, usize)> {
         let Elements { count, from } = elements;
         let size = width(field.kind);
-        let at = self.frame.decoding.memory.room_for(0, 0, count.into(), size).ok()?;
+        let at = self.frame.decoding.memory.room_for_new(count, size).ok()?;
         let mut until = from;
         for index in 0..count {
             let (bits, end) = self.value(path, field, until)?;
@@ -311,7 +311,7 @@ impl<'d, 'i, T: Type, F: ThriftFormat> ThriftFrame<'d, 'i, T, F> {
         let Some(Elements { count, from }) = self.elements::<I, P>(path) else { return Ok(()) };
         let Some(depth_left) = self.frame.depth_left.checked_sub(1) else { return Ok(()) };
         let decoding = &mut *self.frame.decoding;
-        let at = decoding.memory.room_for(0, 0, count.into(), width(Kind::Message))?;
+        let at = decoding.memory.room_for_new(count, width(Kind::Message))?;
         let mut until = from;
         for index in 0..count {
             let slots = decoding.memory.allocate(C::SLOT_BYTES)?;
