@@ -151,7 +151,7 @@ fn message(
         out.push_str("    }\n");
     }
     if source.is_thrift && !config.is_cold(schema) {
-        crate::thrift::straight::methods(&source.types, schema, own, child, out);
+        crate::thrift::straight::methods(&source.types, index, own, child, out);
     }
     out.push_str("}\n\n");
     readers(names, name, &reader, schema, out);

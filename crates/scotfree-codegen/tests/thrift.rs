@@ -108,6 +108,44 @@ fn a_file_that_ends_too_early_does_not_panic() {
     assert!((2..10).contains(&whole), "{whole} of its prefixes are files");
 }
 
+/// What is generated of a file of this text.
+fn generated(config: &mut Config, text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.thrift"), text).unwrap();
+    config.generate(&["a.thrift"], &[folder.path()]).unwrap()
+}
+
+#[test]
+fn a_struct_has_a_line_of_what_it_does_and_leaves_the_rest_to_the_table() {
+    let text = "struct A { 1: i32 n, 2: string s, 3: list<i16> ns, 4: A a, 5: set<A> all, 6: map<i8, i8> m, 7: uuid u,
+        8: list<list<i8>> grid }";
+    let code = generated(&mut Config::new(), text);
+    for step in [
+        "frame.number::<0, P>(path);",
+        "frame.text::<1, P>(path);",
+        "frame.each::<2, P>(path);",
+        "frame.child::<3, super::a::A, P>(path)?;",
+        "frame.structs::<4, super::a::A, P>(path)?;",
+        "if frame.is_at_end() { break 'line; }",
+        "line.room_for_numbers(1);",
+        "line.number::<A, 0, P>(path, message, p0);",
+        "line = line.child::<A, 3, super::a::A, P>(path, message);",
+        "line = line.by_table::<A, 5>(message, p0);",
+        "line = line.by_table::<A, 6>(message, p0);",
+        "line = line.by_table::<A, 7>(message, p0);",
+    ] {
+        assert_eq!(code.matches(step).count(), 1, "{step}");
+    }
+    for left in ["frame.number::<6", "frame.text::<6", "frame.structs::<5", "frame.structs::<7"] {
+        assert!(!code.contains(left), "{left}");
+    }
+    // Of the map's entries and the grid's rows, which are no structs on the wire, there is none.
+    assert_eq!(code.matches("fn decode_thrift").count(), 1);
+    assert!(!generated(Config::new().cold("a.A"), "struct A { 1: i32 n }").contains("decode_thrift"));
+    let many = (1..66).map(|id| format!("{id}: i8 f{id},")).collect::<Vec<_>>().concat();
+    assert!(!generated(&mut Config::new(), &format!("struct A {{ {many} }}")).contains("decode_thrift"));
+}
+
 #[test]
 fn both_languages_give_one_text() {
     let folder = tempfile::tempdir().unwrap();

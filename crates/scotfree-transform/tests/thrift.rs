@@ -1,12 +1,20 @@
-//! Thrift's two formats by the table: golden bytes, what is kept, and what a stranger may cost.
+//! Thrift's two formats by the table and by the straight line: golden bytes, what is kept, and what a stranger may cost.
 
 #![allow(clippy::unwrap_used)]
 
+use golden::golden::{All, Needs};
+use scotfree_transform::generated::Type;
 use scotfree_transform::thrift::{
-    struct_bytes, table, types_of, Envelope, FieldDescription, LayoutError, Loaded, MessageKind, Of,
-    Protocol, StructDescription,
+    decode_slots_on, encode_on, struct_bytes, table, types_of, Envelope, FieldDescription, LayoutError,
+    Loaded, MessageKind, Of, Protocol, StructDescription,
 };
-use scotfree_transform::{Arena, DecodeError, Limits, Need, Value};
+use scotfree_transform::{Arena, CpuPath, DecodeError, Limits, Need, Value};
+
+/// The same structs, generated.
+#[allow(dead_code, missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
+mod golden {
+    include!("golden/messages.rs");
+}
 
 const BOTH: [Protocol; 2] = [Protocol::Binary, Protocol::Compact];
 
@@ -92,7 +100,24 @@ fn all() -> Loaded {
     .unwrap()
 }
 
-/// Decodes a struct and encodes it by another protocol.
+/// The same by the straight line, of a generated type, on each path of the processor.
+fn straight<T: Type>(
+    (from, to): (Protocol, Protocol),
+    input: &[u8],
+    limits: &Limits,
+    expected: &Result<Vec<u8>, DecodeError>,
+) {
+    for path in CpuPath::all() {
+        let (mut arena, mut out) = (Arena::new(), Vec::new());
+        let written = decode_slots_on::<T>(path, from, input, &mut arena, limits).map(|slots| {
+            encode_on::<T>(path, to, slots, &mut out);
+            out
+        });
+        assert_eq!(&written, expected, "{path:?} of {input:02x?}");
+    }
+}
+
+/// Decodes a struct and encodes it by another protocol, by the table; the straight line does the same.
 fn over(
     name: &str,
     from: Protocol,
@@ -101,9 +126,17 @@ fn over(
     limits: &Limits,
 ) -> Result<Vec<u8>, DecodeError> {
     let (loaded, mut arena, mut out) = (all(), Arena::new(), Vec::new());
-    let index = loaded.by_name[name];
-    table::encode(to, table::decode(from, &loaded.types, index, input, &mut arena, limits)?, &mut out);
-    Ok(out)
+    let decoded = table::decode(from, &loaded.types, loaded.by_name[name], input, &mut arena, limits);
+    let written = decoded.map(|view| {
+        table::encode(to, view, &mut out);
+        out
+    });
+    match name {
+        "All" => straight::<All>((from, to), input, limits, &written),
+        "Needs" => straight::<Needs>((from, to), input, limits, &written),
+        _ => panic!("{name} is not generated"),
+    }
+    written
 }
 
 fn again(protocol: Protocol, input: &[u8]) -> Result<Vec<u8>, DecodeError> {

@@ -34,15 +34,17 @@ fn step(types: &Types, field: &Field) -> Step {
     }
 }
 
-/// The methods of `Type`. A container within another one has none: it is the table's.
+/// The methods of `Type`. What is no struct on the wire has none: a container within another one, a map's entry.
 pub(crate) fn methods(
     types: &Types,
-    schema: &TypeSchema,
+    index: usize,
     own: &str,
     child: impl Fn(&Field) -> String,
     out: &mut String,
 ) {
-    if schema.is_container {
+    let schema = &types.types[index];
+    let is_its_entry = |field: &Field| field.shape == Shape::Map && field.sub as usize == index;
+    if schema.is_container || types.types.iter().any(|of| of.fields.iter().any(is_its_entry)) {
         return;
     }
     decode(types, schema, &child, out);

@@ -4,11 +4,13 @@ use codec_peers::every::every::kinds::{Maps, Packed};
 use codec_peers::every::every::three::{All, Inner};
 use codec_peers::every::every::two::{Needs, Wide};
 use codec_peers::messages::classes::{Flat, Mixed, Nested};
+use codec_peers::structs::BOTH;
+use codec_peers::thrift_messages::social::Post;
 use codec_peers::ways::{bytes_field, varint};
 use codec_peers::{fill_flat, fill_mixed, fill_nested, Drawn};
 use prost::Message as _;
 use scotfree_transform::generated::Type;
-use scotfree_transform::{protobuf, Arena, CpuPath, DecodeError, Exhausted, Limits};
+use scotfree_transform::{protobuf, thrift, Arena, CpuPath, DecodeError, Exhausted, Limits};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -124,6 +126,37 @@ fn nor_for_unknown_fields_groups_maps_packed_numbers_and_long_texts() {
         b"\x08\x01\x18\x63\x20\x63\x20\x01\x2a\x03\x01\x63\x02\x33\x08\x05\x34".to_vec()
     ]);
     nothing_is_asked::<Wide>(&[b"\x18\x01\xd0\x10\x80\x01".to_vec()]);
+}
+
+#[test]
+fn nor_for_structs_of_thrift() {
+    let limits = Limits::default();
+    // A post with a field that nobody knows, by each format.
+    let texts = "0b 0004 00000003 616263 0f 0007 0c 00000001 0b 0001 00000001 61 00 0b 0063 00000001 62 00";
+    let posts = [(BOTH[0], texts), (BOTH[1], "48 03 616263 39 1c 18 01 61 00 08 c6 01 01 62 00")];
+    for (protocol, bytes) in posts.map(|(protocol, text)| (protocol, unhex(text))) {
+        let (mut arena, mut out) = (Arena::new(), Vec::new());
+        let mut round = || {
+            for path in CpuPath::all() {
+                arena.reset();
+                out.clear();
+                let post = thrift::decode_slots_on::<Post>(path, protocol, &bytes, &mut arena, &limits);
+                thrift::encode_on::<Post>(path, protocol, post.unwrap(), &mut out);
+                assert!(out.len() > bytes.len(), "what was not set is written too");
+                arena.reset();
+                let (types, index) = (Post::types(), Post::INDEX);
+                let view = thrift::table::decode(protocol, types, index, &bytes, &mut arena, &limits);
+                thrift::table::encode(protocol, view.unwrap(), &mut out);
+            }
+        };
+        assert!(asked(&mut round).0 > 0, "somebody has asked for the arena");
+        assert_eq!(asked(&mut round).0, 0);
+    }
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().filter_map(|letter| letter.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
 /// How many bytes an arena holds after this message, on each way, and what came of it.
