@@ -13,6 +13,7 @@ mod lent;
 mod otlp;
 mod rank;
 mod retrieval;
+mod transform;
 mod tree;
 
 #[pymodule]
@@ -25,6 +26,8 @@ mod _native {
     use super::rank::ranked;
     #[pymodule_export]
     use super::retrieval::{merge_snapshot, Axes, PassageSet, Rows, Search, Snapshot, SnapshotWriter};
+    #[pymodule_export]
+    use super::transform::{DecodeError, FieldTypeError, FieldValueError, Schema, SchemaError};
     #[pymodule_export]
     use super::tree::tree;
 }

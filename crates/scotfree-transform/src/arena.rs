@@ -45,6 +45,11 @@ impl Arena {
     pub fn used_bytes(&self) -> usize {
         self.memory.used as usize + self.input.len()
     }
+
+    /// How many bytes it has asked of the heap, whatever is in it.
+    pub fn room_bytes(&self) -> usize {
+        self.memory.bytes.capacity() + self.input.capacity()
+    }
 }
 
 /// The part of slots.

@@ -9,6 +9,7 @@
 
 mod arena;
 pub mod descriptor;
+pub mod dynamic;
 mod edit;
 mod error;
 mod input;

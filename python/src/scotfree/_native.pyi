@@ -228,3 +228,65 @@ class Rows:
         """
     def products(self, passages: Sequence[int], vector: Column) -> tuple[list[int], list[float]]:
         """Of passages those that have a row, and its inner product with a vector (f32); errors as of `refine`."""
+
+class SchemaError(ValueError):
+    """Bytes that are no set of descriptors."""
+
+class DecodeError(ValueError):
+    """Bytes that are no message of the type: the field that they are in, and the byte."""
+
+    path: str
+    at: int | None
+
+class FieldTypeError(TypeError):
+    """A value of a type that a field does not take."""
+
+    path: str
+    given: str
+    expected: str
+
+class FieldValueError(ValueError):
+    """A value that a field does not take."""
+
+    path: str
+    given: str
+    expected: str
+
+class Schema:
+    """The types of a set of descriptors; it may be used by any number of threads at once."""
+
+    def __init__(
+        self,
+        descriptors: bytes | bytearray,
+        *,
+        depth_max: int = 100,
+        message_bytes_max: int = 67108864,
+        slots_bytes_max: int = 268435456,
+        unknown_fields_max: int = 1048576,
+    ) -> None: ...
+    def types(self) -> list[str]:
+        """The full names of its messages."""
+    def decode(
+        self,
+        name: str,
+        data: bytes | bytearray,
+        *,
+        with_defaults: bool = False,
+        enum_numbers: bool = False,
+        unknown_fields: bool = True,
+    ) -> dict[str, Any]:
+        """A message's bytes as a dict; `with_defaults` has fields whose absence says nothing be there, too."""
+    def decode_many(
+        self,
+        name: str,
+        data: Sequence[bytes | bytearray],
+        *,
+        with_defaults: bool = False,
+        enum_numbers: bool = False,
+        unknown_fields: bool = True,
+    ) -> list[dict[str, Any]]:
+        """The same of many messages."""
+    def encode(self, name: str, message: dict[str, Any]) -> bytes:
+        """A dict as a message's bytes, fields by ascending number."""
+    def encode_many(self, name: str, messages: Sequence[dict[str, Any]]) -> list[bytes]:
+        """The same of many messages."""
