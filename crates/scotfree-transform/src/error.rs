@@ -105,3 +105,25 @@ pub enum DecodeError {
     #[error(transparent)]
     Exhausted(#[from] Exhausted),
 }
+
+impl DecodeError {
+    /// The byte that it names, counted from the beginning of the message.
+    pub fn at(&self) -> Option<usize> {
+        match *self {
+            DecodeError::Cut { at }
+            | DecodeError::Overlong { at }
+            | DecodeError::NotAField { at }
+            | DecodeError::GroupEnd { at }
+            | DecodeError::NotUtf8 { at, .. }
+            | DecodeError::Packed { at, .. }
+            | DecodeError::Length { at }
+            | DecodeError::NotABool { at }
+            | DecodeError::WrongType { at }
+            | DecodeError::Trailing { at }
+            | DecodeError::NotAnEnvelope { at }
+            | DecodeError::TooDeep { at }
+            | DecodeError::TooManyUnknown { at } => Some(at),
+            DecodeError::Missing { .. } | DecodeError::TooLarge | DecodeError::Exhausted(_) => None,
+        }
+    }
+}

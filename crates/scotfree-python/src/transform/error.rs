@@ -98,7 +98,7 @@ pub fn shown(value: &Bound<'_, PyAny>) -> String {
 /// Why bytes are no message, and in which field.
 pub fn refused_bytes(py: Python<'_>, schema: &Schema, index: u16, input: &[u8], why: Refused) -> PyErr {
     let types = &schema.loaded.types;
-    let (at, path) = match place_of(&why) {
+    let (at, path) = match why.at() {
         Some(at) => (Some(at), dynamic::path_at(types, index, input, at)),
         None => (None, String::new()),
     };
@@ -109,21 +109,6 @@ pub fn refused_bytes(py: Python<'_>, schema: &Schema, index: u16, input: &[u8], 
     // Setting an attribute of our own exception does not fail.
     let _ = error.value(py).setattr("at", at);
     error
-}
-
-/// The byte that a refusal names.
-fn place_of(why: &Refused) -> Option<usize> {
-    match *why {
-        Refused::Cut { at }
-        | Refused::Overlong { at }
-        | Refused::NotAField { at }
-        | Refused::GroupEnd { at }
-        | Refused::NotUtf8 { at, .. }
-        | Refused::Packed { at, .. }
-        | Refused::TooDeep { at }
-        | Refused::TooManyUnknown { at } => Some(at),
-        _ => None,
-    }
 }
 
 fn with(py: Python<'_>, error: PyErr, attributes: &[(&str, &String)]) -> PyErr {
