@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from bench import transform_dicts
 from scotfree.transform import (
     UNKNOWN_FIELDS,
     DecodeError,
@@ -397,3 +400,43 @@ def test_traces_are_read_as_by_protobuf() -> None:
         }
     ]
     assert schema.encode("opentelemetry.proto.trace.v1.TracesData", seen) == traces.SerializeToString()
+
+
+def test_what_the_page_shows_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/transform.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "shop.bin").write_bytes(shop())
+    (tmp_path / "order.bin").write_bytes(b"\x0a\x03Eva\x12\x0e\x0a\x03tea\x11\0\0\0\0\0\0\x08\x40")
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    assert capsys.readouterr().out == printed
+    assert (tmp_path / "order.bin").read_bytes().endswith(b"\x12\x0a\x0a\x06a gift\x18\x01")
+
+
+def shop() -> bytes:
+    """The descriptors that the page says."""
+    made = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    order, line = made.message_type.add(name="Order"), made.message_type.add(name="Line")
+    order.field.add(name="customer", number=1, type=9, label=1)
+    order.field.add(name="lines", number=2, type=11, label=3, type_name=".shop.Line")
+    order.field.add(name="total", number=3, type=18, label=1)
+    for number, (name, kind) in enumerate((("what", 9), ("price", 1), ("count", 13)), 1):
+        line.field.add(name=name, number=number, type=kind, label=1)
+    return bytes(descriptor_pb2.FileDescriptorSet(file=[made]).SerializeToString())
+
+
+def test_what_is_measured_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(transform_dicts, "ROUNDS", 1)
+    monkeypatch.setattr(transform_dicts, "ROUND_S", 1e-6)
+    ours, spans = transform_dicts.schema(), transform_dicts.traces(3)
+    data = spans.SerializeToString()
+    seen = ours.decode(transform_dicts.NAME, data)
+    assert transform_dicts.read(spans)["resource_spans"][0].keys() == seen["resource_spans"][0].keys()
+    for do in transform_dicts.arms(ours, 3)[1].values():
+        do()
+    transform_dicts.main()
+    printed = capsys.readouterr().out
+    assert printed.count("bytes to dict, ours") == 6 and "100 spans" in printed

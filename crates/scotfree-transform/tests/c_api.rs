@@ -68,6 +68,18 @@ fn whatever_c_gives_it_gets_a_code_and_words() {
     }
 }
 
+#[test]
+fn what_the_docs_show_stands_in_the_example() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(here.join("../../docs/transform.md")).expect("the page is there");
+    let example = std::fs::read_to_string(here.join("examples-c/transform.c")).expect("the example is there");
+    let shown = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of C");
+    assert!(shown.lines().count() >= 6);
+    for line in shown.lines() {
+        assert!(example.lines().any(|of| of.trim() == line), "{line}");
+    }
+}
+
 /// A program of C, with the sanitizers too where there are any.
 struct Built {
     programs: Vec<PathBuf>,
