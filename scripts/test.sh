@@ -42,6 +42,9 @@ EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 |
 step "the codec beside others"
 cargo test -q --locked --manifest-path lab/peers/codec/Cargo.toml 2>&1 | tee -a "$log"
 
+step "the codec under tonic"
+cargo test -q --locked --manifest-path adapters/tonic/Cargo.toml --workspace 2>&1 | tee -a "$log"
+
 step "each remedy is one folder"
 scripts/remedies-apart.sh
 

@@ -1,7 +1,7 @@
 //! The text of a generated file.
 
 use crate::names::{self, camel, escaped, snake, Name, Names};
-use crate::{straight, Config, Defined};
+use crate::{owned, straight, Config, Defined};
 use scotfree_transform::descriptor::EnumDescription;
 use scotfree_transform::{Field, Kind, Shape, TypeSchema, Utf8, NONE};
 use std::collections::BTreeMap;
@@ -44,10 +44,24 @@ pub(crate) fn file(sources: &[Defined], config: &Config) -> String {
         for (index, schema) in source.types.types.iter().enumerate() {
             let name = &source.names.types[index];
             let text = root.at(&name.modules);
+            let owned = config.owned.as_ref().filter(|_| !source.is_thrift);
+            let (plain, inner) = match owned {
+                Some(owned) => owned::message(source, config, owned, index),
+                None => (marker(schema, name), String::new()),
+            };
+            text.push_str(&plain);
             message(source, config, index, schema, name, text);
+            if !inner.is_empty() {
+                let modules = owned::inner_modules(source, index);
+                root.at(&modules).push_str(&inner);
+            }
         }
         for (of, name) in source.enums.iter().zip(&source.names.enums) {
-            enumeration(of, name, root.at(&name.modules));
+            let text = root.at(&name.modules);
+            match &config.owned {
+                Some(owned) if !source.is_thrift => owned::enumeration(of, name, owned, text),
+                _ => enumeration(of, name, text),
+            }
         }
     }
     let mut out = opening(config);
@@ -98,6 +112,14 @@ fn field_text(field: &Field) -> String {
     )
 }
 
+/// What messages of a type are called.
+fn marker(schema: &TypeSchema, name: &Name) -> String {
+    format!(
+        "\n/// Messages of `{}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\npub enum {} {{}}\n\n",
+        schema.name, name.name
+    )
+}
+
 fn message(
     source: &Defined,
     config: &Config,
@@ -112,11 +134,6 @@ fn message(
     let editor = format!("{}Mut", own.trim_start_matches("r#"));
     let up = "super::".repeat(name.modules.len());
     let child = |field: &Field| names.types[field.sub as usize].from(&name.modules);
-    let _ = writeln!(
-        out,
-        "\n/// Messages of `{}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\npub enum {own} {{}}\n",
-        schema.name
-    );
     let _ = writeln!(
         out,
         "impl Type for {own} {{\n    const INDEX: u16 = {index};\n    const SLOT_BYTES: u32 = {};",
@@ -250,7 +267,7 @@ fn setters(at: usize, field: &Field, name: &str, inner: impl Fn(&str) -> String)
 }
 
 /// A number's bits, as its slot has them.
-fn to_bits(kind: Kind) -> &'static str {
+pub(crate) fn to_bits(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool | Kind::Uint32 | Kind::Fixed32 => "u64::from(value)",
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum | Kind::ClosedEnum => {

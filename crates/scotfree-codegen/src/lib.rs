@@ -11,12 +11,14 @@
 
 mod emit;
 mod names;
+mod owned;
 mod straight;
 mod thrift;
 mod visit;
 
-use scotfree_transform::descriptor::{read, types_of, DescriptorError, EnumDescription};
+use scotfree_transform::descriptor::{read, types_of, DescriptorError, EnumDescription, MessageDescription};
 use scotfree_transform::{TypeSchema, Types};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 pub use thrift::ThriftError;
@@ -66,6 +68,7 @@ pub struct Config {
     file_name: String,
     cold: Vec<String>,
     is_visited: bool,
+    owned: Option<owned::Owned>,
     runtime: String,
 }
 
@@ -76,6 +79,7 @@ impl Default for Config {
             file_name: "messages.rs".to_owned(),
             cold: Vec::new(),
             is_visited: false,
+            owned: None,
             runtime: "::scotfree_transform".to_owned(),
         }
     }
@@ -112,6 +116,47 @@ impl Config {
         self
     }
 
+    /// Makes plain structs of Protobuf's messages, with the names and types that prost-build gives them. A struct `T` is
+    /// decoded and encoded by `scotfree_transform::Owned`, and `Message<T>` is the same message as its slots.
+    pub fn owned(&mut self) -> &mut Self {
+        self.owned = Some(owned::Owned { source: owned::Source::Made, is_ordered: false });
+        self
+    }
+
+    /// The same with maps that are ordered (`BTreeMap`).
+    pub fn owned_ordered(&mut self) -> &mut Self {
+        self.owned = Some(owned::Owned { source: owned::Source::Made, is_ordered: true });
+        self
+    }
+
+    /// Keeps the structs that prost-build made of the same files, and has them be decoded and encoded here: `root` is the
+    /// module of this crate in which prost-build's modules lie, as `crate::proto`.
+    pub fn owned_by_prost(&mut self, root: impl Into<String>) -> &mut Self {
+        self.owned = Some(owned::Owned { source: owned::Source::Prost(root.into()), is_ordered: false });
+        self
+    }
+
+    /// Has what is generated call the codec by another path than `::scotfree_transform`: that of a crate which hands it
+    /// on.
+    pub fn runtime(&mut self, path: impl Into<String>) -> &mut Self {
+        self.runtime = path.into();
+        self
+    }
+
+    /// What messages of .proto files are called in what is generated: paths from its root, by their full names
+    /// (`pkg.Type`).
+    pub fn paths(
+        &self,
+        files: &[impl AsRef<Path>],
+        includes: &[impl AsRef<Path>],
+    ) -> Result<BTreeMap<String, String>, CodegenError> {
+        let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
+        let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
+        let defined = of_proto(&files, &includes, self.case())?;
+        let named = defined.types.types.iter().zip(&defined.names.types);
+        Ok(named.map(|(schema, name)| (schema.name.to_string(), name.from(&[]))).collect())
+    }
+
     /// Compiles files, of Protobuf or by their ending of Thrift, which lie in one of `includes`, as does what they import.
     pub fn compile(
         &self,
@@ -139,16 +184,25 @@ impl Config {
             if let Some(file) = thrift.first() {
                 return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
             }
-            return visit::file(&of_proto(&proto, &includes)?, self);
+            return visit::file(&of_proto(&proto, &includes, self.case())?, self);
         }
         let mut sources = Vec::new();
         if !proto.is_empty() {
-            sources.push(of_proto(&proto, &includes)?);
+            sources.push(of_proto(&proto, &includes, self.case())?);
         }
         if !thrift.is_empty() {
             sources.push(thrift::load(&thrift, &includes)?);
         }
         Ok(emit::file(&sources, self))
+    }
+
+    /// How names are said: beside structs of prost's names, views have these too.
+    fn case(&self) -> names::Case {
+        if self.owned.is_some() && !self.is_visited {
+            names::Case { camel: owned::camel, snake: owned::snake }
+        } else {
+            names::Case::default()
+        }
     }
 
     /// Whether a type is done by the table.
@@ -162,6 +216,7 @@ impl Config {
 struct Defined {
     types: Types,
     enums: Vec<EnumDescription>,
+    messages: Vec<MessageDescription>,
     names: names::Names,
     is_thrift: bool,
 }
@@ -177,7 +232,7 @@ impl Defined {
     }
 }
 
-fn of_proto(files: &[&Path], includes: &[&Path]) -> Result<Defined, CodegenError> {
+fn of_proto(files: &[&Path], includes: &[&Path], case: names::Case) -> Result<Defined, CodegenError> {
     if files.is_empty() {
         return Ok(Defined::default());
     }
@@ -190,7 +245,8 @@ fn of_proto(files: &[&Path], includes: &[&Path]) -> Result<Defined, CodegenError
     Ok(Defined {
         types: loaded.types,
         enums: loaded.enums,
-        names: names::Names::of(&files),
+        messages: loaded.messages,
+        names: names::Names::of(&files, case),
         is_thrift: false,
     })
 }

@@ -64,13 +64,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(files: &[File]) -> Names {
+    pub(crate) fn of(files: &[File], case: Case) -> Names {
         let mut names = Names::default();
         for file in files {
             let modules: Vec<String> =
-                file.package.split('.').filter(|part| !part.is_empty()).map(module).collect();
-            file.enums.iter().for_each(|of| names.enums.push(name(&modules, &of.name)));
-            file.messages.iter().for_each(|of| names.walk(&modules, of));
+                file.package.split('.').filter(|part| !part.is_empty()).map(case.snake).collect();
+            file.enums.iter().for_each(|of| names.enums.push(case.name(&modules, &of.name)));
+            file.messages.iter().for_each(|of| names.walk(&modules, of, case));
         }
         names.distinct()
     }
@@ -93,16 +93,31 @@ impl Names {
         self
     }
 
-    fn walk(&mut self, modules: &[String], of: &MessageDescription) {
-        let inner: Vec<String> = modules.iter().cloned().chain([module(&of.name)]).collect();
-        of.enums.iter().for_each(|of: &EnumDescription| self.enums.push(name(&inner, &of.name)));
-        self.types.push(name(modules, &of.name));
-        of.messages.iter().for_each(|of| self.walk(&inner, of));
+    fn walk(&mut self, modules: &[String], of: &MessageDescription, case: Case) {
+        let inner: Vec<String> = modules.iter().cloned().chain([(case.snake)(&of.name)]).collect();
+        of.enums.iter().for_each(|of: &EnumDescription| self.enums.push(case.name(&inner, &of.name)));
+        self.types.push(case.name(modules, &of.name));
+        of.messages.iter().for_each(|of| self.walk(&inner, of, case));
     }
 }
 
-fn name(modules: &[String], name: &str) -> Name {
-    Name { modules: modules.to_vec(), name: camel(name) }
+/// How names of types and modules are said.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) camel: fn(&str) -> String,
+    pub(crate) snake: fn(&str) -> String,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Case { camel, snake: module }
+    }
+}
+
+impl Case {
+    fn name(self, modules: &[String], name: &str) -> Name {
+        Name { modules: modules.to_vec(), name: (self.camel)(name) }
+    }
 }
 
 /// `FooBar` of `foo_bar`.
@@ -184,7 +199,7 @@ mod tests {
     use super::*;
 
     fn named(names: &[&str]) -> Vec<Name> {
-        names.iter().map(|of| name(&[], of)).collect()
+        names.iter().map(|of| Case::default().name(&[], of)).collect()
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod error;
 mod input;
 mod limits;
 mod message;
+pub mod owned;
 #[doc(hidden)]
 pub mod planted;
 pub mod protobuf;
@@ -28,6 +29,7 @@ pub use error::{DecodeError, Exhausted};
 pub use input::{Input, Padded};
 pub use limits::Limits;
 pub use message::{Message, Type, Value, View};
+pub use owned::Owned;
 pub use raw::path::CpuPath;
 pub use schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
 
@@ -37,6 +39,7 @@ pub mod generated {
     pub use crate::edit::Edit;
     pub use crate::error::{DecodeError, Exhausted};
     pub use crate::message::Type;
+    pub use crate::owned::{other, Merge, Plain, Within};
     pub use crate::protobuf::decode::in_slot;
     pub use crate::protobuf::visit::{is_of, Part, Raw, Visit};
     pub use crate::raw::frame::thrift::ThriftFrame;

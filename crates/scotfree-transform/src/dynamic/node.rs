@@ -84,7 +84,7 @@ impl Dynamic {
     }
 
     fn decoded(&mut self, input: &[u8]) -> Result<Offset, DecodeError> {
-        let Arena { memory, input: copy } = &mut self.arena;
+        let Arena { memory, input: copy, .. } = &mut self.arena;
         // Before it is copied.
         protobuf::decode::begin(input.len(), memory, &self.limits)?;
         protobuf::copy(input, copy);

@@ -3,7 +3,7 @@
 //!
 //! Invariant: what is handed out lies inside its message; whatever the bytes are, they give fields or an error.
 
-use super::decode::wire_of;
+use super::decode::{in_slot, wire_of};
 use super::wire::{Bytes, Wire};
 use crate::error::DecodeError;
 use crate::limits::DEPTH_MAX;
@@ -61,8 +61,8 @@ pub enum Raw<'i> {
     Number(u64, Wire),
     /// A text, bytes, a message, or many numbers.
     Bytes(Part<'i>),
-    /// What no schema here has.
-    Group,
+    /// What lies in a group.
+    Group(Part<'i>),
 }
 
 /// Whether a number of this kind comes so.
@@ -153,6 +153,38 @@ impl<'i> Visit<'i> {
         })
     }
 
+    /// Where the next field begins, in the whole input.
+    #[inline(always)]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next field's bytes, if it is this one, and where its tag is.
+    #[inline(always)]
+    pub fn placed<const NUMBER: u32>(&mut self) -> Option<(usize, Part<'i>)> {
+        let at = self.at;
+        Some((at, self.bytes::<NUMBER>()?))
+    }
+
+    /// A number that stands without a tag, as it lies in a slot.
+    #[inline(always)]
+    pub fn bare(&mut self, kind: Kind) -> Result<u64, DecodeError> {
+        let (mut bytes, end) = (Bytes { input: self.input, at: self.at }, self.end);
+        let raw = match wire_of(kind) {
+            Wire::Fixed32 => bytes.fixed::<4>(end)?,
+            Wire::Fixed64 => bytes.fixed::<8>(end)?,
+            _ => match varint(Portable, self.word, 8, self.input, self.at, true) {
+                Some((value, count)) if self.at + count <= end => {
+                    bytes.at += count;
+                    value
+                }
+                _ => bytes.varint(end)?,
+            },
+        };
+        self.go(bytes.at);
+        Ok(in_slot(kind, raw))
+    }
+
     /// Whether the message is over.
     #[inline(always)]
     pub fn is_over(&self) -> bool {
@@ -172,10 +204,12 @@ impl<'i> Visit<'i> {
                 let from = std::mem::replace(&mut bytes.at, until);
                 Raw::Bytes(Part { input: self.input, at: from, end: until, of: PhantomData })
             }
-            Wire::GroupBegin | Wire::GroupEnd => {
-                bytes.skip(tag, end, DEPTH_MAX)?;
-                Raw::Group
+            Wire::GroupBegin => {
+                let from = bytes.at;
+                let until = bytes.skip_group(tag.number, end, DEPTH_MAX)?;
+                Raw::Group(Part { input: self.input, at: from, end: until, of: PhantomData })
             }
+            Wire::GroupEnd => return Err(DecodeError::GroupEnd { at: self.at }),
         };
         self.go(bytes.at);
         Ok((raw, tag.number))

@@ -120,12 +120,18 @@ impl Bytes<'_> {
             Wire::Fixed32 => drop(self.fixed::<4>(end)?),
             Wire::Bytes => self.at = self.length(end)?,
             Wire::GroupEnd => return Err(DecodeError::GroupEnd { at: self.at }),
-            Wire::GroupBegin => self.skip_group(tag.number, end, depth_left)?,
+            Wire::GroupBegin => drop(self.skip_group(tag.number, end, depth_left)?),
         }
         Ok(())
     }
 
-    fn skip_group(&mut self, number: u32, end: usize, depth_left: u16) -> Result<(), DecodeError> {
+    /// Passes over a group whose beginning was read; where its end's tag is.
+    pub(crate) fn skip_group(
+        &mut self,
+        number: u32,
+        end: usize,
+        depth_left: u16,
+    ) -> Result<usize, DecodeError> {
         let Some(depth_left) = depth_left.checked_sub(1) else {
             return Err(DecodeError::TooDeep { at: self.at });
         };
@@ -133,7 +139,7 @@ impl Bytes<'_> {
             let at = self.at;
             let tag = self.tag(end)?;
             match tag.wire {
-                Wire::GroupEnd if tag.number == number => return Ok(()),
+                Wire::GroupEnd if tag.number == number => return Ok(at),
                 Wire::GroupEnd => return Err(DecodeError::GroupEnd { at }),
                 _ => self.skip(tag, end, depth_left)?,
             }

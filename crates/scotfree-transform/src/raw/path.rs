@@ -11,6 +11,7 @@ use super::writer::Writer;
 use crate::arena::Offset;
 use crate::error::DecodeError;
 use crate::message::Type;
+use crate::owned::Plain;
 use crate::protobuf::decode::Decoding;
 use crate::slots::{number, Span, SLACK};
 use crate::thrift::format::ThriftFormat;
@@ -96,6 +97,9 @@ pub trait Path: Copy + 'static {
         Writer::new(out, at)
     }
 
+    /// The same of a plain struct, behind the first `at` bytes of `out`: where it ended.
+    fn written<T: Plain>(self, message: &T, out: &mut Vec<u8>, at: usize) -> usize;
+
     /// The same of a run of numbers.
     fn numbers(self, run: Numbers<'_>) -> Option<Span>;
 
@@ -169,6 +173,11 @@ impl Path for Portable {
     ) -> usize {
         let message = Slots { memory, input, room: slots, of: PhantomData };
         T::encode_thrift::<Self, F>(self, message, Writer::new(out, at)).parts().1
+    }
+
+    #[inline]
+    fn written<T: Plain>(self, message: &T, out: &mut Vec<u8>, at: usize) -> usize {
+        message.write(self, Writer::new(out, at)).parts().1
     }
 
     #[inline(never)]
@@ -336,6 +345,13 @@ fn encoded_thrift_bmi2<T: Type, F: ThriftFormat>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline]
+fn written_bmi2<T: Plain>(path: Bmi2, message: &T, out: &mut Vec<u8>, at: usize) -> usize {
+    message.write(path, Writer::new(out, at)).parts().1
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline(never)]
 fn numbers_bmi2(path: Bmi2, run: Numbers<'_>) -> Option<Span> {
     run.decode(path)
@@ -413,6 +429,12 @@ impl Path for Bmi2 {
     ) -> usize {
         // SAFETY: as of `decoded`.
         unsafe { encoded_thrift_bmi2::<T, F>(self, memory, input, slots, out, at) }
+    }
+
+    #[inline]
+    fn written<T: Plain>(self, message: &T, out: &mut Vec<u8>, at: usize) -> usize {
+        // SAFETY: as above.
+        unsafe { written_bmi2(self, message, out, at) }
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `at` is at most `room`, and all bytes before it were written; whoever writes has asked for room.
 
+mod plain;
 pub(crate) mod thrift;
 
 use super::path::Path;

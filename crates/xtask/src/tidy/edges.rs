@@ -27,6 +27,11 @@ const EDGES: &[Edge] = &[
         why: "the codec is tried and measured beside those of others, which the product does not use",
         allowed: &[],
     },
+    Edge {
+        folder: "adapters/tonic",
+        why: "tonic's users bring its runtime; the product has none",
+        allowed: &["tokio"],
+    },
 ];
 
 pub(super) fn check(files: &Files) -> Vec<Complaint> {

@@ -1,0 +1,10 @@
+//! The same as tonic-prost-build makes them.
+#![allow(missing_docs, clippy::pedantic)]
+
+pub mod helloworld {
+    include!(concat!(env!("OUT_DIR"), "/prost/helloworld.rs"));
+}
+
+pub mod routeguide {
+    include!(concat!(env!("OUT_DIR"), "/prost/routeguide.rs"));
+}
