@@ -107,8 +107,8 @@ fn field_text(field: &Field) -> String {
     let sub = if field.sub == NONE { "NONE".to_owned() } else { field.sub.to_string() };
     let oneof = if field.oneof == NONE { "NONE".to_owned() } else { field.oneof.to_string() };
     format!(
-        "Field {{ number: {}, kind: Kind::{:?}, shape: Shape::{:?}, utf8: Utf8::{:?}, slot: {}, presence: {}, sub: {sub}, oneof: {oneof}, need: Need::{:?}, is_set: {} }}",
-        field.number, field.kind, field.shape, field.utf8, field.slot, field.presence, field.need, field.is_set
+        "Field {{ number: {}, kind: Kind::{:?}, shape: Shape::{:?}, utf8: Utf8::{:?}, slot: {}, presence: {}, sub: {sub}, oneof: {oneof}, need: Need::{:?}, is_set: {}, converter: {} }}",
+        field.number, field.kind, field.shape, field.utf8, field.slot, field.presence, field.need, field.is_set, field.converter
     )
 }
 

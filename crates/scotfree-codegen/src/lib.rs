@@ -12,11 +12,13 @@
 mod emit;
 mod names;
 mod owned;
+mod proto;
 mod straight;
 mod thrift;
 mod visit;
 
-use scotfree_transform::descriptor::{read, types_of, DescriptorError, EnumDescription, MessageDescription};
+pub use proto::descriptors;
+use scotfree_transform::descriptor::{DescriptorError, EnumDescription, MessageDescription};
 use scotfree_transform::{TypeSchema, Types};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -152,7 +154,7 @@ impl Config {
     ) -> Result<BTreeMap<String, String>, CodegenError> {
         let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
         let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
-        let defined = of_proto(&files, &includes, self.case())?;
+        let defined = proto::load(&files, &includes, self.case())?;
         let named = defined.types.types.iter().zip(&defined.names.types);
         Ok(named.map(|(schema, name)| (schema.name.to_string(), name.from(&[]))).collect())
     }
@@ -184,11 +186,11 @@ impl Config {
             if let Some(file) = thrift.first() {
                 return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
             }
-            return visit::file(&of_proto(&proto, &includes, self.case())?, self);
+            return visit::file(&proto::load(&proto, &includes, self.case())?, self);
         }
         let mut sources = Vec::new();
         if !proto.is_empty() {
-            sources.push(of_proto(&proto, &includes, self.case())?);
+            sources.push(proto::load(&proto, &includes, self.case())?);
         }
         if !thrift.is_empty() {
             sources.push(thrift::load(&thrift, &includes)?);
@@ -230,25 +232,6 @@ impl Defined {
             "TYPES"
         }
     }
-}
-
-fn of_proto(files: &[&Path], includes: &[&Path], case: names::Case) -> Result<Defined, CodegenError> {
-    if files.is_empty() {
-        return Ok(Defined::default());
-    }
-    let set = protox::compile(files, includes).map_err(|error| CodegenError::Proto {
-        files: files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
-        reason: format!("{error:?}"),
-    })?;
-    let files = read(&protox::prost::Message::encode_to_vec(&set))?;
-    let loaded = types_of(&files)?;
-    Ok(Defined {
-        types: loaded.types,
-        enums: loaded.enums,
-        messages: loaded.messages,
-        names: names::Names::of(&files, case),
-        is_thrift: false,
-    })
 }
 
 /// Types of .thrift files as they are known at run time: by the full names of their structs, as `namespace.Name`.

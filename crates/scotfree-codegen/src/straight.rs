@@ -24,6 +24,7 @@ fn step(field: &Field) -> Step {
     let is_many = field.shape.is_many();
     match field.kind {
         Kind::Group | Kind::ClosedEnum => Step::Table,
+        _ if field.converter != 0 => Step::Table,
         Kind::Message => Step::Child { is_many },
         _ if is_many => Step::Each,
         Kind::String | Kind::Bytes => Step::Text,

@@ -42,6 +42,14 @@ pub enum DecodeError {
         /// Where its tag is; of Thrift, its length.
         at: usize,
     },
+    /// A value that the converter of its registered kind does not take, or of a kind that has none.
+    #[error("byte {at}: field {number} is none of its registered kind, or nobody has registered that")]
+    Converted {
+        /// The field's number.
+        number: u32,
+        /// Where its tag is.
+        at: usize,
+    },
     /// A packed field that ends within one of its numbers.
     #[error("byte {at}: packed field {number} ends within a number")]
     Packed {
@@ -115,6 +123,7 @@ impl DecodeError {
             | DecodeError::NotAField { at }
             | DecodeError::GroupEnd { at }
             | DecodeError::NotUtf8 { at, .. }
+            | DecodeError::Converted { at, .. }
             | DecodeError::Packed { at, .. }
             | DecodeError::Length { at }
             | DecodeError::NotABool { at }

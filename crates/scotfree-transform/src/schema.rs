@@ -118,6 +118,8 @@ pub struct Field {
     pub need: Need,
     /// Whether many values are a set, and not a list (Thrift).
     pub is_set: bool,
+    /// The registered kind of its values, which are bytes in a message whatever they are on the wire; 0 is none.
+    pub converter: u8,
 }
 
 impl Field {

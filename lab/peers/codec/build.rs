@@ -64,6 +64,9 @@ fn main() {
     println!("cargo::rerun-if-changed=proto");
     let every = ["three.proto", "two.proto", "kinds.proto"];
     scotfree_codegen::Config::new().file_name("every.rs").compile(&every, &["proto"]).unwrap();
+    scotfree_codegen::Config::new().file_name("uuid.rs").compile(&["uuid.proto"], &["proto"]).unwrap();
+    let set = scotfree_codegen::descriptors(&["uuid.proto"], &["proto"]).unwrap();
+    std::fs::write(out.join("uuid.bin"), set).unwrap();
     scotfree_codegen::Config::new().file_name("otlp.rs").compile(&["otlp.proto"], &["proto"]).unwrap();
     scotfree_codegen::Config::new()
         .visitors()

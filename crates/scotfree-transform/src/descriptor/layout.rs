@@ -4,6 +4,7 @@
 
 use super::features::Features;
 use super::read::{DescriptorError, EnumDescription, FieldDescription, File, MessageDescription};
+use crate::kinds::may_be_registered;
 use crate::schema::{EnumSchema, Field, Kind, Need, Shape, TypeSchema, Types, Utf8, NONE};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -205,6 +206,13 @@ fn kind_and_shape(
             return Err(DescriptorError::NoType { of: format!("{}.{}", &scope.name[1..], of.name), number })
         }
     };
+    let kind = match (of.converter, kind) {
+        (0, kind) => kind,
+        (registered, Kind::String | Kind::Bytes) if may_be_registered(registered) => Kind::Bytes,
+        (kind, _) => {
+            return Err(DescriptorError::Kind { of: format!("{}.{}", &scope.name[1..], of.name), kind })
+        }
+    };
     let is_number = !matches!(kind, Kind::String | Kind::Bytes | Kind::Message | Kind::Group);
     let is_entry = matches!(kind, Kind::Message) && scopes[sub as usize].of.is_map_entry;
     let shape = match of.label {
@@ -230,6 +238,7 @@ fn kind_and_shape(
         oneof: NONE,
         need: Need::Optional,
         is_set: false,
+        converter: of.converter as u8,
     })
 }
 

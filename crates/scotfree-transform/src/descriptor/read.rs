@@ -37,6 +37,14 @@ pub enum DescriptorError {
         /// The field.
         of: String,
     },
+    /// A registered kind that there cannot be, or of a field that is neither a string nor bytes.
+    #[error("{of}: (scotfree.kind) = {kind}; give a string or bytes one of 32 to 127")]
+    Kind {
+        /// The field.
+        of: String,
+        /// The kind.
+        kind: u64,
+    },
     /// A field of a type that there is not.
     #[error("{of}: its type is {number}, which Protobuf does not have")]
     NoType {
@@ -97,6 +105,8 @@ pub struct FieldDescription {
     pub(super) label: u64,
     pub(super) kind: u64,
     pub(super) packed: Option<bool>,
+    /// The registered kind that it says, or 0.
+    pub(super) converter: u64,
     pub(super) features: Features,
 }
 
@@ -109,6 +119,9 @@ pub struct EnumDescription {
     pub values: Vec<(String, i32)>,
     pub(super) features: Features,
 }
+
+/// The number of `(scotfree.kind)`, as scotfree.proto of scotfree-codegen says it.
+const OPTION_KIND: u32 = 50_340;
 
 /// Reads a set.
 pub fn read(set: &[u8]) -> Result<Vec<File>, DescriptorError> {
@@ -219,8 +232,10 @@ fn field(bytes: &[u8]) -> Result<FieldDescription, DecodeError> {
             (8, Value::Bytes(bytes)) => {
                 is.features = Features::in_options(bytes, 21)?;
                 each(bytes, |option| {
-                    if let (2, Value::Number(number)) = option {
-                        is.packed = Some(number != 0);
+                    match option {
+                        (2, Value::Number(number)) => is.packed = Some(number != 0),
+                        (OPTION_KIND, Value::Number(number)) => is.converter = number,
+                        _ => {}
                     }
                     Ok(())
                 })?;

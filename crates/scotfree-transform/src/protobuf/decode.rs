@@ -7,6 +7,7 @@ use super::encode::encoded;
 use super::wire::{Bytes, Tag, Wire};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
+use crate::kinds;
 use crate::limits::Limits;
 use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
@@ -121,6 +122,11 @@ impl Decoding<'_> {
             Kind::String | Kind::Bytes => {
                 let until = bytes.length(end)?;
                 let text = &bytes.input[bytes.at..until];
+                if field.converter != 0 && !(text.is_empty() && field.shape == Shape::Implicit) {
+                    let span = self.converted(field, at, text)?;
+                    bytes.at = until;
+                    return self.put(place, field, span.word(), true);
+                }
                 if field.kind == Kind::String
                     && field.utf8 == Utf8::Checked
                     && std::str::from_utf8(text).is_err()
@@ -144,6 +150,16 @@ impl Decoding<'_> {
                 self.put(place, field, value, value != 0)
             }
         }
+    }
+
+    /// A value of a registered kind, as its converter has it.
+    fn converted(&mut self, field: &Field, at: usize, on_wire: &[u8]) -> Result<Span, DecodeError> {
+        let refused = DecodeError::Converted { number: field.number, at };
+        let converter = kinds::converter(field.converter).ok_or(refused)?;
+        let (slot, len) = (self.memory.allocate(converter.slot_bytes)?, converter.slot_bytes);
+        let value = &mut self.memory.bytes[slot as usize..][..len as usize];
+        let is_taken = (converter.decode)(on_wire, value);
+        is_taken.then_some(Span { at: slot | IN_ARENA, len }).ok_or(refused)
     }
 
     /// Whether a closed enumeration has this number.

@@ -4,6 +4,7 @@
 
 use super::decode::wire_of;
 use super::wire::Wire;
+use crate::kinds;
 use crate::message::{Value, View};
 use crate::planted::{self, Fault};
 use crate::schema::{Field, Kind, Shape};
@@ -62,6 +63,9 @@ fn value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     tag(field.number, wire_of(field.kind), out);
     match value {
         Value::Number(bits) => number(field.kind, bits, out),
+        Value::Bytes(bytes) if field.converter != 0 => {
+            with_length(out, |out| converted(field.converter, bytes, out));
+        }
         Value::Bytes(bytes) => {
             varint(bytes.len() as u64, out);
             out.extend_from_slice(bytes);
@@ -71,6 +75,14 @@ fn value(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
             tag(field.number, Wire::GroupEnd, out);
         }
         Value::Message(message) => with_length(out, |out| encode(message, out)),
+    }
+}
+
+/// Appends a value of a registered kind; of one that nobody has registered, as it is.
+fn converted(kind: u8, value: &[u8], out: &mut Vec<u8>) {
+    match kinds::converter(kind) {
+        Some(converter) => (converter.encode)(value, out),
+        None => out.extend_from_slice(value),
     }
 }
 

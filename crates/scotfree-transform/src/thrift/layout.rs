@@ -254,6 +254,7 @@ fn blank(kind: Kind, sub: u16, shape: Shape) -> Field {
         oneof: NONE,
         need: Need::Default,
         is_set: false,
+        converter: 0,
     }
 }
 

@@ -95,6 +95,7 @@ fn later(error: DecodeError) -> DecodeError {
         DecodeError::NotAField { at } => DecodeError::NotAField { at: at + by },
         DecodeError::GroupEnd { at } => DecodeError::GroupEnd { at: at + by },
         DecodeError::NotUtf8 { number, at } => DecodeError::NotUtf8 { number, at: at + by },
+        DecodeError::Converted { number, at } => DecodeError::Converted { number, at: at + by },
         DecodeError::Packed { number, at } => DecodeError::Packed { number, at: at + by },
         DecodeError::TooDeep { at } => DecodeError::TooDeep { at: at + by },
         DecodeError::TooManyUnknown { at } => DecodeError::TooManyUnknown { at: at + by },
