@@ -13,7 +13,7 @@ const OTLP: &str = "\
 ";
 
 const GOLDEN: &str = "\
-// The structs of golden.thrift. `WRITE=1 cargo test -p scotfree-codegen --test committed` makes it anew.
+//! The structs of golden.thrift. `WRITE=1 cargo test -p scotfree-codegen --test committed` makes it anew.
 ";
 
 /// Whether a file is this text, which it becomes where that is asked for.

@@ -12,9 +12,9 @@ use scotfree_transform::{Arena, CpuPath, DecodeError, Limits, Need, Value};
 
 /// The same structs, generated.
 #[allow(dead_code, missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
-mod golden {
-    include!("golden/messages.rs");
-}
+#[path = "golden/messages.rs"]
+#[rustfmt::skip]
+mod golden;
 
 const BOTH: [Protocol; 2] = [Protocol::Binary, Protocol::Compact];
 

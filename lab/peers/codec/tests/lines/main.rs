@@ -150,6 +150,22 @@ fn what_is_no_struct_is_refused_at_its_place() {
 }
 
 #[test]
+fn numbers_of_each_length_are_taken_or_overlong() {
+    for bytes in 1..=12 {
+        for last in [0x00, 0x01, 0x02, 0x7f] {
+            // Alone, and before others.
+            for behind in [&[0][..], &[0x76, 2, 0][..], &[0x76, 2, 0x15, 2, 0][..]] {
+                let number = [&vec![0xa5; bytes - 1][..], &[last]].concat();
+                let post = [&[0x16][..], &number, behind].concat();
+                assert_eq!(again::<Post>(Protocol::Compact, &post).is_ok(), bytes <= 10, "{post:02x?}");
+                let usual = [&[0x15][..], &number, behind].concat();
+                let _ = again::<Usual>(Protocol::Compact, &usual);
+            }
+        }
+    }
+}
+
+#[test]
 fn texts_of_each_length_are_looked_at() {
     for protocol in BOTH {
         for len in 0..140_usize {
