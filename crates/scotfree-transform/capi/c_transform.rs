@@ -6,6 +6,7 @@
 use scotfree_transform::descriptor::{self, Loaded};
 use scotfree_transform::dynamic::{missing, path_at, Dynamic, Editor, Misfit, Node, Scalar};
 use scotfree_transform::{DecodeError, Kind, Limits, Shape, TypeSchema, NONE};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -129,6 +130,22 @@ unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Result<&'a [u8], Fai
         // SAFETY: not NULL, and as long as the caller of this function promises.
         (false, Ok(_)) => Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) }),
     }
+}
+
+/// The bytes at `start`, as a copy if they lie in the message that they are for: what `get_bytes` gave.
+///
+/// # Safety
+/// As of `bytes`; `message` is NULL or a message that nobody else uses.
+unsafe fn bytes_for<'a>(
+    message: *const CMessage,
+    start: *const c_void,
+    length: usize,
+) -> Result<Cow<'a, [u8]>, Failure> {
+    // SAFETY: the caller of this function promises the same.
+    let bytes = unsafe { bytes(start, length) }?;
+    // SAFETY: as above; the reference ends with this call.
+    let message = &unsafe { shared(message, "the message") }?.message;
+    Ok(if message.holds(bytes) { Cow::Owned(bytes.to_vec()) } else { Cow::Borrowed(bytes) })
 }
 
 /// # Safety
@@ -454,12 +471,13 @@ pub unsafe extern "C" fn scot_transform_decode(
     length: usize,
 ) -> c_int {
     call(|| {
+        // SAFETY: C's promises about the bytes and about handles.
+        let input = unsafe { bytes_for(message, start, length) };
         // SAFETY: C's promise about handles.
         let message = &mut unsafe { owned(message, "the message") }?.message;
         message.clear()?;
-        // SAFETY: C's promise about the bytes.
-        let input = unsafe { bytes(start, length) }?;
-        message.decode(input).map_err(|why| refused(message, input, why))
+        let input = input?;
+        message.decode(&input).map_err(|why| refused(message, &input, why))
     })
 }
 
@@ -813,10 +831,10 @@ pub unsafe extern "C" fn scot_transform_set_bytes(
     start: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's promise about the bytes.
-    match unsafe { bytes(start, length) } {
+    // SAFETY: C's promises about the bytes and about handles.
+    match unsafe { bytes_for(message, start, length) } {
         // SAFETY: C's promises are passed on.
-        Ok(bytes) => unsafe { change(message, node, handle, |to, at| to.set(at, Scalar::Bytes(bytes))) },
+        Ok(bytes) => unsafe { change(message, node, handle, |to, at| to.set(at, Scalar::Bytes(&bytes))) },
         Err(failure) => call(|| Err(failure)),
     }
 }
@@ -908,10 +926,10 @@ pub unsafe extern "C" fn scot_transform_add_bytes(
     start: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's promise about the bytes.
-    match unsafe { bytes(start, length) } {
+    // SAFETY: C's promises about the bytes and about handles.
+    match unsafe { bytes_for(message, start, length) } {
         // SAFETY: C's promises are passed on.
-        Ok(bytes) => unsafe { change(message, node, handle, |to, at| to.push(at, Scalar::Bytes(bytes))) },
+        Ok(bytes) => unsafe { change(message, node, handle, |to, at| to.push(at, Scalar::Bytes(&bytes))) },
         Err(failure) => call(|| Err(failure)),
     }
 }

@@ -134,7 +134,8 @@ int scot_transform_count(const scot_transform_message *message, scot_transform_n
 			 scot_transform_field field, size_t *count);
 
 /* A value. `index` counts from 0, and is 0 for a field of one; such a field that is not there is zero or
- * empty. Bytes are not closed by a zero, and valid until the message is changed. */
+ * empty. Bytes are not closed by a zero, and valid until the message is changed, to which they may be given
+ * back. */
 int scot_transform_get_bool(const scot_transform_message *message, scot_transform_node node,
 			    scot_transform_field field, size_t index, int *value);
 int scot_transform_get_int(const scot_transform_message *message, scot_transform_node node,

@@ -94,6 +94,12 @@ impl Dynamic {
         decoded
     }
 
+    /// Whether bytes lie in it, so that they are gone when it changes.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        let lie_in = |of: &Vec<u8>| of.as_ptr_range().contains(&bytes.as_ptr());
+        lie_in(&self.arena.memory.bytes) || lie_in(&self.arena.input)
+    }
+
     /// The set that its type is of.
     pub fn loaded(&self) -> &Arc<Loaded> {
         &self.of

@@ -109,6 +109,44 @@ static void wrong_values(scot_transform_schema *schema, scot_transform_message *
 		exit(2);
 }
 
+/* What a message gave is given back to it, while it grows and while it is decoded anew. */
+static void own_bytes(scot_transform_schema *schema, scot_transform_message *order, scot_transform_type of)
+{
+	scot_transform_field customer, lines, what;
+	scot_transform_node line;
+	scot_transform_type type;
+	const void *bytes;
+	size_t length;
+
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_find_field(schema, of, "customer", &customer));
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_find_field(schema, of, "lines", &lines));
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_find_type(schema, "shop.Line", &type));
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_find_field(schema, type, "what", &what));
+	/* An order within an order: the customer is an order of Eva's, and so long that it is what makes room grow. */
+	char inner[5 + 4 * 129] = "\x0a\x03" "Eva";
+	for (char *at = inner + 5; at < inner + sizeof(inner); at += 129) {
+		memset(at, 'x', 129);
+		memcpy(at, "\x22\x7f", 2);
+	}
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_clear(order));
+	EXPECT(SCOT_TRANSFORM_OK,
+	       scot_transform_set_bytes(order, SCOT_TRANSFORM_ROOT, customer, inner, sizeof(inner)));
+	for (int at = 0; at < 100; at++) {
+		EXPECT(SCOT_TRANSFORM_OK,
+		       scot_transform_get_bytes(order, SCOT_TRANSFORM_ROOT, customer, 0, &bytes, &length));
+		EXPECT(SCOT_TRANSFORM_OK, scot_transform_set_bytes(order, SCOT_TRANSFORM_ROOT, customer, bytes, length));
+		EXPECT(SCOT_TRANSFORM_OK, scot_transform_add_message(order, SCOT_TRANSFORM_ROOT, lines, &line));
+		EXPECT(SCOT_TRANSFORM_OK,
+		       scot_transform_get_bytes(order, SCOT_TRANSFORM_ROOT, customer, 0, &bytes, &length));
+		EXPECT(SCOT_TRANSFORM_OK, scot_transform_set_bytes(order, line, what, bytes, length));
+	}
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_get_bytes(order, line, what, 0, &bytes, &length));
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_decode(order, bytes, length));
+	EXPECT(SCOT_TRANSFORM_OK, scot_transform_get_bytes(order, SCOT_TRANSFORM_ROOT, customer, 0, &bytes, &length));
+	if (length != 3 || memcmp(bytes, "Eva", 3) != 0)
+		exit(2);
+}
+
 static void prefixes(scot_transform_message *order)
 {
 	static const char whole[] = "\x0a\x03" "Eva" "\x12\x0c\x0a\x01" "x" "\x11\0\0\0\0\0\0\0\x40" "\x18\x05\xf8\x01\x07";
@@ -151,6 +189,7 @@ int main(int count, char **arguments)
 	EXPECT(SCOT_TRANSFORM_OK, scot_transform_message_new(schema, of, NULL, &order));
 	wrong_handles(schema, order, of);
 	wrong_values(schema, order, of);
+	own_bytes(schema, order, of);
 	/* What was made of it goes on. */
 	scot_transform_schema_free(schema);
 	prefixes(order);
