@@ -9,6 +9,13 @@ fn main() {
     for file in FILES {
         scotfree_tonic_build::configure().compile(&[file], &["proto"]).expect("our files compile");
     }
+    let views = out.join("views");
+    std::fs::create_dir_all(&views).expect("the folder is ours");
+    scotfree_tonic_build::configure()
+        .view("helloworld.HelloRequest")
+        .out_dir(views)
+        .compile(&FILES[..1], &["proto"])
+        .expect("our files compile");
     let prost = out.join("prost");
     std::fs::create_dir_all(&prost).expect("the folder is ours");
     let set = protox::compile(FILES, ["proto"]).expect("our files compile");

@@ -133,11 +133,12 @@ pub(crate) fn message(defined: &Defined, config: &Config, owned: &Owned, index: 
 
 fn structure(of: Of<'_>, holder: &str, plain: &[Plain<'_>], out: &mut String) {
     let derived = shared::derived(of);
-    let is_public = if of.is_entry() { "" } else { "pub " };
-    let head = if of.is_entry() { "What an entry" } else { "A message" };
-    let _ = writeln!(out, "/// {head} of `{}` holds.\n#[derive(Clone, {derived}PartialEq, Debug, Default)]\n{is_public}struct {holder} {{", of.schema().name);
+    // An entry's is named by the message that has the map, which lies in another module.
+    let head = if of.is_entry() { "#[doc(hidden)]\n/// What an entry" } else { "/// A message" };
+    let name = &of.schema().name;
+    let _ = writeln!(out, "{head} of `{name}` holds.\n#[derive(Clone, {derived}PartialEq, Debug, Default)]\npub struct {holder} {{");
     for Plain { rust, kind, what, .. } in plain {
-        let _ = writeln!(out, "    /// {what}.\n    {is_public}{rust}: {kind},");
+        let _ = writeln!(out, "    /// {what}.\n    pub {rust}: {kind},");
     }
     out.push_str("}\n\n");
 }
@@ -169,9 +170,8 @@ fn merge(of: Of<'_>, holder: &str, plain: &[Plain<'_>], out: &mut String) {
             "            {head} {{\n                {take}\n                if visit.is_over() {{ return Ok(()); }}\n            }}"
         );
     }
-    let known = if plain.is_empty() { "_" } else { "" };
     let _ = writeln!(out, "            if visit.is_over() {{ return Ok(()); }}\n            visit = other_of_{low}(self, visit, within)?;\n        }}\n    }}\n}}\n", low = low(holder));
-    let _ = writeln!(out, "/// Takes a field that is not the next one.\n#[inline(never)]\nfn other_of_{low}<'i>({known}to: &mut {holder}, mut visit: {rt}::Visit<'i>, {known}within: &mut {rt}::Within) -> Result<{rt}::Visit<'i>, {rt}::DecodeError> {{\n    match {rt}::other(&mut visit)? {{", low = low(holder));
+    let _ = writeln!(out, "/// Takes a field that is not the next one.\n#[allow(unused_variables)]\n#[inline(never)]\nfn other_of_{low}<'i>(to: &mut {holder}, mut visit: {rt}::Visit<'i>, within: &mut {rt}::Within) -> Result<{rt}::Visit<'i>, {rt}::DecodeError> {{\n    match {rt}::other(&mut visit)? {{", low = low(holder));
     for plain in plain {
         for field in &plain.fields {
             others(of, plain, field, out);

@@ -91,6 +91,19 @@ fn main() {
         .file_name("thrift.rs")
         .compile(&["every.thrift", "post.thrift"], &["thrift"])
         .unwrap();
+    owned(&out, &every);
+}
+
+/// Plain structs: ours, and prost's with what decodes them here.
+fn owned(out: &std::path::Path, files: &[&str]) {
+    let prost = out.join("prost");
+    std::fs::create_dir_all(&prost).unwrap();
+    let set = protox::compile(files, ["proto"]).unwrap();
+    let mut config = prost_build::Config::new();
+    config.out_dir(&prost).include_file("mod.rs").compile_fds(set).unwrap();
+    let made = |file: &str| scotfree_codegen::Config::new().file_name(file).clone();
+    made("owned.rs").owned().compile(files, &["proto"]).unwrap();
+    made("by_prost.rs").owned_by_prost("crate::prosts").compile(files, &["proto"]).unwrap();
 }
 
 /// Functions that read every field: of prost's struct, and of ours; and one that fills prost's.

@@ -5,4 +5,6 @@
 pub mod greeter;
 pub mod ours;
 pub mod prosts;
+pub mod route;
 pub mod serving;
+pub mod views;
