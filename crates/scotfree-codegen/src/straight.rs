@@ -7,6 +7,9 @@ use std::fmt::Write;
 /// Fields behind one look at the presence bits: measured to pay on sparse messages and to cost nothing on dense ones.
 const GROUP: usize = 6;
 
+/// So many fields make it pay to ask first whether most of them are absent: of fewer the line is over sooner.
+const WIDE: usize = 24;
+
 /// What a field's part of the line is.
 enum Step {
     Number,
@@ -42,6 +45,12 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         out.push('\n');
     };
     line("let mut next = 0;");
+    if count >= WIDE {
+        line("if frame.is_sparse() {");
+        line("    (frame, next) = frame.other(path)?;");
+        line("    if next == DONE { return Ok(frame.ended_at()); }");
+        line("}");
+    }
     line("loop {");
     let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<Vec<_>>().concat();
     let whole = if count > GROUP { "'line: " } else { "" };
@@ -74,7 +83,7 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
     }
     line("    }");
     line("    if frame.is_over() { return Ok(frame.ended_at()); }");
-    line("    (frame, next) = frame.other()?;");
+    line("    (frame, next) = frame.other(path)?;");
     line("    if next == DONE { return Ok(frame.ended_at()); }");
     line("}");
 }

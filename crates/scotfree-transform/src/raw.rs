@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod frame;
+pub(crate) mod loose;
 pub(crate) mod path;
 pub(crate) mod read;
 pub(crate) mod text;

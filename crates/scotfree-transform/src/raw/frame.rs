@@ -5,6 +5,7 @@
 
 pub(crate) mod thrift;
 
+use super::loose::{sparse_bytes, Entries, Loose};
 use super::path::{Path, STOPS_BYTES};
 use super::read::slot_checked;
 use super::text::is_utf8;
@@ -445,8 +446,14 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
 
     /// What is next, where the straight line did not go on: which field it goes on with, or that the message is over.
     #[inline(always)]
-    pub fn other(self) -> Result<(Self, usize), DecodeError> {
-        self.moved().other_out_of_line()
+    pub fn other<P: Path>(self, path: P) -> Result<(Self, usize), DecodeError> {
+        self.moved().other_out_of_line(path)
+    }
+
+    /// Whether so few bytes are left that most fields are absent.
+    #[inline(always)]
+    pub fn is_sparse(&self) -> bool {
+        self.end - self.at < const { sparse_bytes(T::FIELDS) }
     }
 
     /// The same in another place, so that where the straight line keeps it is known to nobody else.
@@ -486,13 +493,25 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     }
 
     #[inline(never)]
-    fn other_out_of_line(mut self) -> Result<(Self, usize), DecodeError> {
+    fn other_out_of_line<P: Path>(mut self, path: P) -> Result<(Self, usize), DecodeError> {
         self.save_presence();
         let types = self.decoding.types;
         let schema = &types.types[T::INDEX as usize];
         let place = Place { schema, slots: self.slots, depth_left: self.depth_left };
         let mut bytes = Bytes { input: self.input, at: self.at };
-        while bytes.at < self.end {
+        loop {
+            self.find_room();
+            bytes.at = path.loose(Loose {
+                input: self.input,
+                at: bytes.at,
+                end: self.end,
+                room: self.room,
+                nowhere: self.decoding.memory.bytes.as_mut_ptr(),
+                entries: const { &Entries::<T>::ALL },
+            });
+            if bytes.at >= self.end {
+                break;
+            }
             let at = bytes.at;
             let tag = bytes.tag(self.end)?;
             if tag.wire == Wire::GroupEnd {
@@ -501,7 +520,6 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
             if let Some(index) = schema.place(tag.number) {
                 if self.refused != at && is_straight(&schema.fields[index], tag.wire) {
                     (self.refused, self.at, self.stops) = (at, at, 0);
-                    self.find_room();
                     self.load_presence();
                     return Ok((self, index));
                 }

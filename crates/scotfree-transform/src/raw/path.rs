@@ -4,6 +4,7 @@
 
 use super::frame::thrift::ThriftFrame;
 use super::frame::{Begun, Frame, Numbers};
+use super::loose::Loose;
 use super::read::Slots;
 use super::text::is_long_ascii;
 use super::word::MASKS;
@@ -103,6 +104,9 @@ pub trait Path: Copy + 'static {
     /// The same of a run of numbers.
     fn numbers(self, run: Numbers<'_>) -> Option<Span>;
 
+    /// The same of fields in any order.
+    fn loose(self, fields: Loose<'_>) -> usize;
+
     /// The seven low bits of each byte, one behind the other.
     fn gathered(self, bytes: u64) -> u64;
 
@@ -183,6 +187,11 @@ impl Path for Portable {
     #[inline(never)]
     fn numbers(self, run: Numbers<'_>) -> Option<Span> {
         run.decode(self)
+    }
+
+    #[inline(never)]
+    fn loose(self, fields: Loose<'_>) -> usize {
+        fields.run(self)
     }
 
     const HAS_STOPS: bool = false;
@@ -364,6 +373,13 @@ fn is_long_ascii_bmi2(path: Bmi2, text: &[u8]) -> bool {
     is_long_ascii(path, text)
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn loose_bmi2(path: Bmi2, fields: Loose<'_>) -> usize {
+    fields.run(path)
+}
+
 /// The top bits of 32 bytes.
 ///
 /// # Safety
@@ -441,6 +457,12 @@ impl Path for Bmi2 {
     fn numbers(self, run: Numbers<'_>) -> Option<Span> {
         // SAFETY: as above.
         unsafe { numbers_bmi2(self, run) }
+    }
+
+    #[inline]
+    fn loose(self, fields: Loose<'_>) -> usize {
+        // SAFETY: as above.
+        unsafe { loose_bmi2(self, fields) }
     }
 
     const HAS_STOPS: bool = true;

@@ -48,7 +48,8 @@ pub(crate) fn word_at_end(input: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-const STOPS: u64 = 0x8080_8080_8080_8080;
+/// The bit of each byte of a varint that says whether another follows.
+pub(super) const STOPS: u64 = 0x8080_8080_8080_8080;
 
 /// The number that begins in `body`, of which `known` bytes are the input's, and how many bytes it has; none, if it has
 /// more than ten. `at` is where it begins.

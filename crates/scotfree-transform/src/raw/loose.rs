@@ -1,0 +1,262 @@
+//! Fields in any order, one behind the other, without a branch on which they are.
+//!
+//! The straight line foresees which field is next; where most are absent nobody can, and each one that is there costs a
+//! misprediction. Here a table says what becomes of a field's value, so that fields of different kinds take the same
+//! instructions. It costs about twice those of the line, and pays where few fields are there, or where they are in an
+//! order of their own.
+//!
+//! Invariant: what is not simple changes nothing, and is left to others: many values, messages, members of a oneof,
+//! numbers of more than eight bytes, texts that are long or not ASCII, zeros that have to be absent, values that the
+//! application converts.
+
+use super::path::Path;
+use super::read::slot_checked;
+use super::word::{MASKS, STOPS};
+use crate::message::Type;
+use crate::protobuf::decode::wire_of;
+use crate::protobuf::wire::Wire;
+use crate::schema::{Field, Kind, Shape, Utf8, NONE};
+use crate::slots::{width, SLACK};
+use std::hint::select_unpredictable;
+use std::marker::PhantomData;
+
+/// Fields with lower numbers are looked up.
+const NUMBERS: usize = 64;
+
+/// So many bytes from where a field begins are within the input: tag, number and a text that is looked at.
+const LOOKED_AT: usize = 2 + 9 + SLACK;
+
+/// What becomes of a field.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    /// What its tag says beside the number; of what is not simple a wire type that there is not.
+    wire: u8,
+    /// Its place among `CLASSES`.
+    class: u8,
+    slot: u16,
+    /// Where its word of presence bits begins, and which bit is its own.
+    presence: u16,
+    bit: u8,
+    may_be_zero: bool,
+}
+
+const NOT_SIMPLE: Entry = Entry { wire: u8::MAX, class: 0, slot: 0, presence: 0, bit: 0, may_be_zero: false };
+
+/// What becomes of a type's fields, by their numbers.
+pub(super) struct Entries<T>(PhantomData<T>);
+
+impl<T: Type> Entries<T> {
+    pub(super) const ALL: [Entry; NUMBERS] = {
+        assert!(T::UNKNOWN_SLOT <= T::SLOT_BYTES);
+        let mut all = [NOT_SIMPLE; NUMBERS];
+        let mut index = 0;
+        while index < T::FIELDS.len() {
+            let field = slot_checked::<T>(index);
+            if (field.number as usize) < NUMBERS && is_simple(&field) {
+                assert!((field.presence as u32) < T::UNKNOWN_SLOT * 8);
+                all[field.number as usize] = entry(&field);
+            }
+            index += 1;
+        }
+        all
+    };
+}
+
+const fn is_simple(field: &Field) -> bool {
+    let is_single = !field.shape.is_many() && field.oneof == NONE;
+    is_single
+        && field.converter == 0
+        && field.slot <= u16::MAX as u32
+        && !matches!(field.kind, Kind::Message | Kind::Group | Kind::ClosedEnum)
+}
+
+const fn entry(field: &Field) -> Entry {
+    // A string that nobody looks at is taken as bytes are.
+    let is_unchecked = matches!((field.kind, field.utf8), (Kind::String, Utf8::Unchecked));
+    Entry {
+        wire: wire_of(field.kind).code() as u8,
+        class: if is_unchecked { Kind::Bytes } else { field.kind } as u8,
+        slot: field.slot as u16,
+        presence: field.presence / 64 * 8,
+        bit: (field.presence % 64) as u8,
+        may_be_zero: !matches!(field.shape, Shape::Implicit),
+    }
+}
+
+/// What becomes of a kind's numbers.
+#[derive(Clone, Copy)]
+struct Class {
+    /// The bits of a varint that count, and the most that they count as.
+    kept: u64,
+    most: u64,
+    is_zigzag: u64,
+    width: u8,
+    is_text: bool,
+}
+
+/// By kind.
+static CLASSES: [Class; 32] = {
+    let kinds = [
+        Kind::Bool,
+        Kind::Int32,
+        Kind::Int64,
+        Kind::Uint32,
+        Kind::Uint64,
+        Kind::Sint32,
+        Kind::Sint64,
+        Kind::Fixed32,
+        Kind::Fixed64,
+        Kind::Sfixed32,
+        Kind::Sfixed64,
+        Kind::Float,
+        Kind::Double,
+        Kind::Enum,
+        Kind::String,
+        Kind::Bytes,
+    ];
+    let mut all = [class(Kind::Bytes); 32];
+    let mut index = 0;
+    while index < kinds.len() {
+        all[kinds[index] as usize] = class(kinds[index]);
+        index += 1;
+    }
+    all
+};
+
+const fn class(kind: Kind) -> Class {
+    let is_bool = matches!(kind, Kind::Bool);
+    let width = width(kind);
+    Class {
+        kept: if is_bool { u64::MAX } else { MASKS[width as usize] },
+        most: if is_bool { 1 } else { u64::MAX },
+        is_zigzag: if matches!(kind, Kind::Sint32 | Kind::Sint64) { u64::MAX } else { 0 },
+        width: width as u8,
+        is_text: matches!(kind, Kind::String),
+    }
+}
+
+/// A part of an input, and the slots of the message that it is of.
+pub struct Loose<'l> {
+    pub(super) input: &'l [u8],
+    pub(super) at: usize,
+    pub(super) end: usize,
+    /// Slots of the type that the entries are of; all of them lie in the arena.
+    pub(super) room: *mut u8,
+    /// Eight bytes of the arena that are nobody's: what is not as wide as a store is goes there.
+    pub(super) nowhere: *mut u8,
+    pub(super) entries: &'static [Entry; NUMBERS],
+}
+
+impl Loose<'_> {
+    /// Decodes simple fields up to one that is not; where that begins, or the end.
+    #[inline(always)]
+    pub(crate) fn run<P: Path>(self, path: P) -> usize {
+        let Loose { input, mut at, end, room, nowhere, entries } = self;
+        let last = end.min((input.len() + 1).saturating_sub(LOOKED_AT));
+        while at < last {
+            // SAFETY: as many bytes as a field is looked at are within the input, see `last`.
+            let word = unsafe { word_within(input, at) };
+            let is_two = word >> 7 & 1;
+            let tag = word & 0x7f | (word >> 1 & 0x7f80) & is_two.wrapping_neg();
+            let Some(entry) = entries.get(tag as usize >> 3) else { break };
+            if u64::from(entry.wire) != tag & 7 {
+                break;
+            }
+            let class = &CLASSES[entry.class as usize % CLASSES.len()];
+            let number_at = at + 1 + is_two as usize;
+            // SAFETY: as above, behind the tag.
+            let body = unsafe { word_within(input, number_at) };
+            let (value, until) = if tag & 7 == Wire::Fixed32.code() {
+                (body & MASKS[4], number_at + 4)
+            } else if tag & 7 == Wire::Fixed64.code() {
+                (body, number_at + 8)
+            } else {
+                let stops = !body & STOPS;
+                if stops == 0 {
+                    break;
+                }
+                let raw = path.gathered(body & (stops ^ stops.wrapping_sub(1)));
+                let from = number_at + stops.trailing_zeros() as usize / 8 + 1;
+                if tag & 7 == Wire::Varint.code() {
+                    let varint = (raw & class.kept).min(class.most);
+                    let zigzag = varint >> 1 ^ (varint & 1).wrapping_neg();
+                    (varint ^ (varint ^ zigzag) & class.is_zigzag, from)
+                } else {
+                    // SAFETY: as above, behind a number of at most nine bytes.
+                    let text = unsafe { text_within(input, from) };
+                    let is_short = raw <= SLACK as u64;
+                    if class.is_text && !(is_short && path.is_ascii(text, raw as usize)) {
+                        break;
+                    }
+                    if raw > (end - at) as u64 || raw == 0 && !entry.may_be_zero {
+                        break;
+                    }
+                    (from as u64 | raw << 32, from + raw as usize)
+                }
+            };
+            if until > end || value == 0 && !entry.may_be_zero {
+                break;
+            }
+            // SAFETY: entries' slots and presence bits lie within the slots, as was asserted when they were made.
+            unsafe {
+                let slot = room.add(entry.slot as usize);
+                let wide = select_unpredictable(class.width == 8, slot, nowhere);
+                let half = select_unpredictable(class.width == 4, slot, nowhere);
+                let byte = select_unpredictable(class.width == 1, slot, nowhere);
+                wide.cast::<u64>().write_unaligned(value.to_le());
+                half.cast::<u32>().write_unaligned((value as u32).to_le());
+                byte.write(value as u8);
+                let presence = room.add(entry.presence as usize).cast::<[u8; 8]>();
+                let bits = u64::from_le_bytes(presence.read()) | 1 << (entry.bit % 64);
+                presence.write(bits.to_le_bytes());
+            }
+            at = until;
+        }
+        at
+    }
+}
+
+/// The eight bytes at a place.
+///
+/// # Safety
+///
+/// They are within the input.
+#[inline(always)]
+unsafe fn word_within(input: &[u8], at: usize) -> u64 {
+    debug_assert!(at + 8 <= input.len());
+    // SAFETY: the caller says so.
+    u64::from_le(unsafe { input.as_ptr().add(at).cast::<u64>().read_unaligned() })
+}
+
+/// The bytes at a place of which a short text is the first.
+///
+/// # Safety
+///
+/// They are within the input.
+#[inline(always)]
+unsafe fn text_within(input: &[u8], at: usize) -> &[u8; SLACK] {
+    debug_assert!(at + SLACK <= input.len());
+    // SAFETY: the caller says so.
+    unsafe { &*input.as_ptr().add(at).cast() }
+}
+
+/// How many bytes a message of a type takes of which a little more than half of the fields are there: those of numbers
+/// and texts as they mostly are. With fewer it is decoded without a guess which field is next.
+pub(super) const fn sparse_bytes(fields: &[Field]) -> usize {
+    let mut bytes = 0;
+    let mut index = 0;
+    while index < fields.len() {
+        let field = &fields[index];
+        if is_simple(field) {
+            bytes += if field.number < 16 { 1 } else { 2 };
+            bytes += match field.kind {
+                Kind::Bool | Kind::Enum => 1,
+                Kind::String | Kind::Bytes => 10,
+                kind if matches!(wire_of(kind), Wire::Varint) => 3,
+                kind => width(kind) as usize,
+            };
+        }
+        index += 1;
+    }
+    bytes * 6 / 10
+}
