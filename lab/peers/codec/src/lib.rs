@@ -1,10 +1,21 @@
-//! Messages of three classes for each codec, drawn at random, and what reads every field of them.
-#![forbid(unsafe_code)]
+//! Messages of three classes and of other shapes for each codec, drawn at random, and what reads every field of them.
+// Of a peer one generated file is not.
+#![deny(unsafe_code)]
 #![allow(clippy::pedantic)]
 
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::all)]
 pub mod prost_messages {
-    include!(concat!(env!("OUT_DIR"), "/classes.rs"));
+    pub use classes::*;
+
+    pub mod classes {
+        include!(concat!(env!("OUT_DIR"), "/prost/classes.rs"));
+    }
+    pub mod shapes {
+        include!(concat!(env!("OUT_DIR"), "/prost/shapes.rs"));
+    }
+    pub mod otlp {
+        include!(concat!(env!("OUT_DIR"), "/prost/otlp.rs"));
+    }
 }
 
 pub mod messages {
@@ -26,15 +37,18 @@ pub mod thrift_messages {
     include!(concat!(env!("OUT_DIR"), "/thrift.rs"));
 }
 
+#[cfg(feature = "peers")]
+pub mod bench;
 pub mod conformance;
-mod drawn;
+pub mod drawn;
+#[cfg(feature = "peers")]
+pub mod peers;
+pub mod reading;
+pub mod requests;
 pub mod structs;
 pub mod ways;
 
 pub use drawn::Drawn;
+pub use reading::Read;
 
-fn text(text: &str) -> u64 {
-    text.len() as u64 + text.as_bytes().first().map_or(0, |&byte| u64::from(byte))
-}
-
-include!(concat!(env!("OUT_DIR"), "/reading.rs"));
+include!(concat!(env!("OUT_DIR"), "/drawing.rs"));

@@ -1,133 +1,77 @@
-//! `codec-peers`: nanoseconds a message, in turns.
+//! `codec-peers`: what each codec takes for the same messages, a line of JSON an arm and round.
+//!
+//! Invariant: all arms of a shape are in this one process on one processor, in turns.
 
-use codec_peers::*;
-use prost::Message;
-use scotfree_transform::generated::Type;
-use scotfree_transform::{protobuf, Arena, CpuPath, Limits};
-use std::hint::black_box;
-use std::time::Instant;
+use codec_peers::bench::{measure, pin, with, Bench, Round, SHAPES};
+use serde_json::json;
 
-const MESSAGES: u64 = 512;
-const ROUNDS: usize = 61;
+const USAGE: &str = "codec-peers time [SHAPE[:ABSENT]]... [--rounds N]
+codec-peers once SHAPE[:ABSENT] encode|decode ARM TIMES
+codec-peers list
 
-macro_rules! class {
-    ($name:ident, $fill:ident, $theirs:ident, $ours:ident, $absent:expr) => {{
-        let drawn: Vec<_> =
-            (0..MESSAGES).map(|seed| $fill(&mut Drawn::new(seed * 77 + 5, $absent))).collect();
-        let wires: Vec<Vec<u8>> = drawn.iter().map(Message::encode_to_vec).collect();
-        let bytes = wires.iter().map(Vec::len).sum::<usize>() / wires.len();
-        type Ours = messages::classes::$name;
-        let limits = Limits::default();
-        let mut arenas: Vec<Arena> = wires.iter().map(|_| Arena::new()).collect();
-        let views: Vec<_> = wires
-            .iter()
-            .zip(&mut arenas)
-            .map(|(wire, arena)| protobuf::decode::<Ours>(wire, arena, &limits).unwrap())
-            .collect();
-        for ((view, message), wire) in views.iter().zip(&drawn).zip(&wires) {
-            assert_eq!($ours(*view), $theirs(message));
-            for path in CpuPath::all() {
-                let mut out = Vec::new();
-                protobuf::encode_on::<Ours>(path, view.slots(), &mut out);
-                assert_eq!(&out, wire);
-            }
-        }
-        let mut arena = Arena::new();
-        let mut out = Vec::with_capacity(1 << 16);
-        let mut times: Vec<(String, Vec<f64>)> = Vec::new();
-        for round in 0..ROUNDS {
-            let mut at = 0;
-            let mut time = |name: &str, work: &mut dyn FnMut() -> u64| {
-                let begun = Instant::now();
-                black_box(work());
-                let ns = begun.elapsed().as_nanos() as f64 / MESSAGES as f64;
-                if round == 0 {
-                    times.push((name.to_owned(), Vec::new()));
-                }
-                times[at].1.push(ns);
-                at += 1;
-            };
-            time("prost encode", &mut || {
-                drawn
-                    .iter()
-                    .map(|m| {
-                        out.clear();
-                        m.encode(&mut out).unwrap();
-                        out.len() as u64
-                    })
-                    .sum()
-            });
-            for path in CpuPath::all() {
-                time(&format!("ours encode {path:?}"), &mut || {
-                    views
-                        .iter()
-                        .map(|m| {
-                            out.clear();
-                            protobuf::encode_on::<Ours>(path, m.slots(), &mut out);
-                            out.len() as u64
-                        })
-                        .sum()
-                });
-            }
-            time("prost decode", &mut || {
-                wires
-                    .iter()
-                    .map(|w| $theirs(&prost_messages::$name::decode(&w[..]).unwrap()))
-                    .fold(0, u64::wrapping_add)
-            });
-            for path in CpuPath::all() {
-                time(&format!("ours decode {path:?}"), &mut || {
-                    wires
-                        .iter()
-                        .map(|w| {
-                            arena.reset();
-                            $ours(protobuf::decode_on::<Ours>(path, w, &mut arena, &limits).unwrap())
-                        })
-                        .fold(0, u64::wrapping_add)
-                });
-            }
-            time("ours read", &mut || views.iter().map(|m| $ours(*m)).fold(0, u64::wrapping_add));
-            time("prost read", &mut || drawn.iter().map(|m| $theirs(m)).fold(0, u64::wrapping_add));
-            for path in CpuPath::all() {
-                time(&format!("ours decode only {path:?}"), &mut || {
-                    wires
-                        .iter()
-                        .map(|w| {
-                            arena.reset();
-                            u64::from(protobuf::decode_on::<Ours>(path, w, &mut arena, &limits).is_ok())
-                        })
-                        .fold(0, u64::wrapping_add)
-                });
-            }
-            let types = Ours::types();
-            time("table decode", &mut || {
-                wires
-                    .iter()
-                    .map(|w| {
-                        arena.reset();
-                        u64::from(protobuf::table::decode(types, Ours::INDEX, w, &mut arena, &limits).is_ok())
-                    })
-                    .sum()
-            });
-        }
-        println!("{} {bytes} B, {}% absent", stringify!($name), $absent);
-        let median = |list: &[f64]| {
-            let mut list = list.to_vec();
-            list.sort_by(f64::total_cmp);
-            list[list.len() / 2]
-        };
-        let of = |what: &str| median(&times.iter().find(|(name, _)| name == what).unwrap().1);
-        for (name, list) in &times {
-            let peer = of(if name.contains("encode") { "prost encode" } else { "prost decode" });
-            println!("  {name:28} {:7.1} ns  {:.2}x", median(list), peer / median(list));
-        }
-    }};
-}
+time prints a line of JSON for each arm and round; once does the work of one arm so often, for a tool that counts
+instructions. ABSENT says how many of a hundred fields are, of the shapes flat, mixed and nested: 10 if nothing is said.";
+
+const ROUNDS: u32 = 31;
 
 fn main() {
-    for absent in [0, 10, 60, 95] {
-        class!(Flat, fill_flat, theirs_flat, ours_flat, absent);
-        class!(Mixed, fill_mixed, theirs_mixed, ours_mixed, absent);
-        class!(Nested, fill_nested, theirs_nested, ours_nested, absent);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["list"] => SHAPES.iter().for_each(|shape| println!("{shape}")),
+        ["once", shape, way, arm, times] => once(shape, way, arm, number(times)),
+        ["time", ref shapes @ .., "--rounds", rounds] => time(shapes, number(rounds)),
+        ["time", ref shapes @ ..] => time(shapes, ROUNDS.into()),
+        _ => wrong(),
     }
+}
+
+fn time(shapes: &[&str], rounds: u64) {
+    pin();
+    let all: Vec<&str> = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
+    for shape in all {
+        let (name, absent) = shape_of(shape);
+        with(name, absent, &mut |bench| {
+            let (bytes, messages, items) = (bench.bytes, bench.messages, bench.items);
+            measure(bench, rounds as u32, &mut |Round { arm, work, round, ns }| {
+                println!(
+                    "{}",
+                    json!({
+                        "shape": name, "absent": absent, "work": work.name(), "arm": arm, "round": round, "ns": ns,
+                        "bytes": bytes as f64 / messages as f64, "items": items as f64 / messages as f64,
+                    })
+                );
+            });
+        });
+    }
+}
+
+fn once(shape: &str, way: &str, arm: &str, times: u64) {
+    let (name, absent) = shape_of(shape);
+    with(name, absent, &mut |bench: &mut Bench<'_>| {
+        let (bytes, messages) = (bench.bytes, bench.messages);
+        let found = bench.arms().iter_mut().find(|one| one.name == arm && one.work.name() == way);
+        let Some(found) = found else { wrong() };
+        for _ in 0..times {
+            assert_eq!(std::hint::black_box((found.run)()), found.expected);
+        }
+        println!("{}", json!({ "bytes": bytes, "messages": messages }));
+    });
+}
+
+fn shape_of(word: &str) -> (&str, u64) {
+    let (name, absent) = word.split_once(':').map_or((word, 10), |(name, absent)| (name, number(absent)));
+    if !SHAPES.contains(&name) || absent > 100 {
+        wrong();
+    }
+    (name, absent)
+}
+
+fn number(word: &str) -> u64 {
+    word.parse().unwrap_or_else(|_| wrong())
+}
+
+fn wrong() -> ! {
+    eprintln!("{USAGE}");
+    std::process::exit(2);
 }

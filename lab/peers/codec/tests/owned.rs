@@ -7,7 +7,7 @@ mod draw;
 /// prost's structs.
 #[allow(dead_code)]
 mod prosts {
-    include!(concat!(env!("OUT_DIR"), "/prost/mod.rs"));
+    include!(concat!(env!("OUT_DIR"), "/prosts/mod.rs"));
 }
 
 /// The same structs, decoded and encoded here.

@@ -6,7 +6,6 @@
 //! Invariant: all readers come to the same sum over all that the study looks at.
 #![allow(clippy::unwrap_used, clippy::pedantic)]
 
-mod requests;
 #[allow(dead_code)]
 mod wire;
 
@@ -21,10 +20,10 @@ mod visited {
     pub use otlp::*;
 }
 
+use codec_peers::requests::Class;
 use messages::otlp::{
     AnyValueRef, KeyValue, KeyValueRef, Link, Parts, PartsRef, Span, SpanRef, Status, TracesData,
 };
-use requests::Class;
 use scotfree_transform::protobuf::Part;
 use scotfree_transform::{protobuf, Arena, Limits};
 use std::hint::black_box;
@@ -35,11 +34,20 @@ const REQUESTS: u64 = 8;
 /// As many as exporters send at once.
 const SPANS: u64 = 512;
 
+/// `codec-otlp [ROUNDS] [--lines]`: a table, or a line of JSON for each reader and round.
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(41, |text| text.parse().unwrap());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let are_lines = words.iter().any(|word| word == "--lines");
+    let rounds = words.first().and_then(|word| word.parse().ok()).unwrap_or(41);
     for class in Class::ALL {
         let requests: Vec<Vec<u8>> = (1..=REQUESTS).map(|seed| class.request(SPANS, seed)).collect();
-        measure(class, &requests, rounds);
+        let times = measure(&requests, rounds);
+        let bytes = requests.iter().map(Vec::len).sum::<usize>() as u64 / (REQUESTS * SPANS);
+        if are_lines {
+            print_lines(class, bytes, &times);
+        } else {
+            print_table(class, bytes, times);
+        }
     }
 }
 
@@ -52,7 +60,10 @@ const READERS: [(&str, Reader); 5] = [
     ("generated, visited", by_visits),
 ];
 
-fn measure(class: Class, requests: &[Vec<u8>], rounds: usize) {
+/// Nanoseconds a span of each reader in each round.
+type Times = [Vec<f64>; READERS.len()];
+
+fn measure(requests: &[Vec<u8>], rounds: usize) -> Times {
     let mut arena = Arena::new();
     let mut times = READERS.map(|_| Vec::new());
     let expected: Vec<u64> = requests.iter().map(|request| by_hand(request, &mut arena)).collect();
@@ -64,8 +75,24 @@ fn measure(class: Class, requests: &[Vec<u8>], rounds: usize) {
             times.push(begun.elapsed().as_nanos() as f64 / (REQUESTS * SPANS) as f64);
         }
     }
-    let bytes: usize = requests.iter().map(Vec::len).sum();
-    println!("{class:?}: {} bytes a span", bytes as u64 / (REQUESTS * SPANS));
+    times
+}
+
+/// As codec-peers prints them, a span for a message.
+fn print_lines(class: Class, bytes: u64, times: &Times) {
+    for ((name, _), times) in READERS.iter().zip(times) {
+        for (round, ns) in times.iter().enumerate() {
+            println!(
+                r#"{{"shape":"otlp-{}","absent":0,"work":"decode","arm":"{}","round":{round},"ns":{ns:?},"bytes":{bytes}.0,"items":1.0}}"#,
+                format!("{class:?}").to_lowercase(),
+                name.replace(", ", "-").replace(' ', "-"),
+            );
+        }
+    }
+}
+
+fn print_table(class: Class, bytes: u64, times: Times) {
+    println!("{class:?}: {bytes} bytes a span");
     let medians = times.map(|mut times| {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]

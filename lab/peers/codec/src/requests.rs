@@ -1,6 +1,6 @@
 //! Requests as exporters write them, drawn at random: the same for the same seed.
 
-use codec_peers::Drawn;
+use crate::Drawn;
 
 /// What kind of spans.
 #[derive(Debug, Clone, Copy)]
