@@ -109,6 +109,10 @@ leaves it when the Redis' own files hold it. See docs/proxy.md.")]
     /// Bring up topologies and run experiments
     #[command(subcommand)]
     Lab(Lab),
+    #[cfg(feature = "lab")]
+    /// Measure what this project has beside the libraries of others
+    #[command(subcommand)]
+    Bench(Bench),
     /// Show where the time of calls went
     #[command(subcommand)]
     Tax(Tax),
@@ -438,6 +442,41 @@ pub struct SidecarServerArgs {
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Server,
+}
+
+#[cfg(feature = "lab")]
+/// What is measured beside others.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The codec of messages: prost, buffa, quick-protobuf and pilota, for Thrift Apache's and pilota, in turns
+    #[command(after_help = "Examples:
+  scot bench codec                       all messages; half a minute, and minutes before it the first time, to build
+  scot bench codec flat:95 otlp          some: a class with 95 % of its fields absent, batches of spans
+  scot bench codec --quick --json        five rounds, one JSON object on standard output
+In a clone of the repository, with cargo. Each arm encodes messages, or decodes them and reads every field, in one
+process on one processor; times are of its thread. Where we lose stands first. See docs/transform.md.")]
+    Codec(BenchCodec),
+}
+
+#[cfg(feature = "lab")]
+/// Flags of `scot bench codec`.
+#[derive(Debug, Args)]
+pub struct BenchCodec {
+    /// Which messages: flat, mixed, nested, each also :PERCENT absent; packed, maps, bytes, shuffled, unknown, otlp,
+    /// thrift-binary, thrift-compact; all if none are named
+    pub shapes: Vec<String>,
+    /// Measure each arm so often
+    #[arg(long, value_name = "COUNT", default_value_t = 31, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: u32,
+    /// Five rounds: whether it works, not who is faster
+    #[arg(long, conflicts_with = "rounds")]
+    pub quick: bool,
+    /// Print one JSON object on standard output, everything else on standard error
+    #[arg(long)]
+    pub json: bool,
+    /// The repository's root
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub repository: PathBuf,
 }
 
 /// The lab.

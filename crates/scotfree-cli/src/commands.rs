@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing is decided here; each module calls the crate that does the work.
 
+#[cfg(feature = "lab")]
+mod bench;
 mod cache;
 mod daemons;
 mod demo;
@@ -53,6 +55,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             daemons::peer::run(sources().flags("cluster", &flags.cluster).flags("peer", &flags.settings))
         }
         Command::Lab(command) => lab::run(command),
+        #[cfg(feature = "lab")]
+        Command::Bench(command) => bench::run(&command),
         Command::Tax(Tax::Report(flags)) => reports::tax(&flags),
         #[cfg(feature = "lab")]
         Command::Claims(flags) => evidence::claims(&flags),

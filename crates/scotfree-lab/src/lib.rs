@@ -5,6 +5,7 @@
 
 #[cfg(feature = "xdp")]
 mod af_xdp;
+pub mod codec;
 pub mod experiment;
 pub mod formula;
 #[cfg(feature = "xdp")]

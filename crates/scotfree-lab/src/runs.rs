@@ -15,6 +15,7 @@ mod cache_rate;
 mod cache_updates;
 mod cached_linearizability;
 mod chain;
+mod codec;
 pub mod confirm;
 mod connections;
 mod daemon_deaths;

@@ -37,6 +37,7 @@ const RUNNERS: &[Runner] = &[
     timed("cache-updates", super::cache_updates::run),
     untimed("cached-linearizability", super::cached_linearizability::run),
     untimed("chain", super::chain::run),
+    timed("codec", super::codec::run),
     timed("connections", super::connections::run),
     untimed("daemon-deaths", super::daemon_deaths::run),
     #[cfg(feature = "xdp")]
