@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 2] = ["proto/helloworld.proto", "proto/route_guide.proto"];
+const FILES: [&str; 3] = ["proto/helloworld.proto", "proto/route_guide.proto", "proto/logs.proto"];
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
@@ -11,11 +11,13 @@ fn main() {
     }
     let views = out.join("views");
     std::fs::create_dir_all(&views).expect("the folder is ours");
-    scotfree_tonic_build::configure()
-        .view("helloworld.HelloRequest")
-        .out_dir(views)
-        .compile(&FILES[..1], &["proto"])
-        .expect("our files compile");
+    for (file, view) in [(FILES[0], "helloworld.HelloRequest"), (FILES[2], "logs.Batch")] {
+        scotfree_tonic_build::configure()
+            .view(view)
+            .out_dir(views.clone())
+            .compile(&[file], &["proto"])
+            .expect("our files compile");
+    }
     let prost = out.join("prost");
     std::fs::create_dir_all(&prost).expect("the folder is ours");
     let set = protox::compile(FILES, ["proto"]).expect("our files compile");

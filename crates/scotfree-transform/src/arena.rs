@@ -63,7 +63,7 @@ pub(crate) struct Memory {
 }
 
 /// The first bytes are nobody's, so that 0 is nowhere.
-const FIRST: u32 = 8;
+pub(crate) const FIRST: u32 = 8;
 const ALIGNED: u32 = 8;
 const BYTES_MIN: usize = 1024;
 

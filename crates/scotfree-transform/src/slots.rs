@@ -14,7 +14,7 @@ pub(crate) const IN_ARENA: u32 = 1 << 31;
 
 /// Behind inputs and slots that are an arena's own there are so many bytes that are nobody's, so that short texts are read
 /// and copied at once whatever their length.
-pub(crate) const SLACK: usize = 32;
+pub(crate) const SLACK: usize = 64;
 
 /// How many bytes a value takes: in a slot, or as an element.
 pub const fn width(kind: Kind) -> u32 {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the code of a service is the same over either codec: it is one macro, which is filled in twice.
 
+pub mod collector;
 pub mod greeter;
 pub mod ours;
 pub mod prosts;

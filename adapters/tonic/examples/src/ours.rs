@@ -8,3 +8,7 @@ pub mod helloworld {
 pub mod routeguide {
     tonic::include_proto!("routeguide");
 }
+
+pub mod logs {
+    tonic::include_proto!("logs");
+}

@@ -8,3 +8,7 @@ pub mod helloworld {
 pub mod routeguide {
     include!(concat!(env!("OUT_DIR"), "/prost/routeguide.rs"));
 }
+
+pub mod logs {
+    include!(concat!(env!("OUT_DIR"), "/prost/logs.rs"));
+}

@@ -104,7 +104,13 @@ impl Decoding<'_> {
             }
             _ => {
                 bytes.skip(tag, end, place.depth_left)?;
-                self.unknown(place, at, bytes.at)
+                self.unknown(place, at, bytes.at)?;
+                let from = bytes.at;
+                bytes.skip_unknown(place.schema, end, place.depth_left);
+                if bytes.at > from {
+                    self.unknown(place, from, bytes.at)?;
+                }
+                Ok(())
             }
         }
     }

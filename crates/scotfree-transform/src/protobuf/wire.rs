@@ -4,6 +4,7 @@
 
 use crate::error::DecodeError;
 use crate::planted::{self, Fault};
+use crate::schema::TypeSchema;
 
 /// How a field's value is told apart from the next field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +51,26 @@ const VARINT_BYTES_MAX: usize = 10;
 /// A tag has at most so many.
 const TAG_BYTES_MAX: usize = 5;
 
+/// How many of these bytes the number takes that begins there; more than there are, if it does not end among them.
+fn varint_bytes(word: [u8; 8]) -> usize {
+    let stops = !u64::from_le_bytes(word) & 0x8080_8080_8080_8080;
+    stops.trailing_zeros() as usize / 8 + 1
+}
+
 impl Bytes<'_> {
     /// A number of at most ten bytes; bits beyond the 64th are dropped, as all libraries do.
+    #[inline]
     pub(crate) fn varint(&mut self, end: usize) -> Result<u64, DecodeError> {
+        match self.input[self.at..end].first() {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(byte.into())
+            }
+            _ => self.long_varint(end),
+        }
+    }
+
+    fn long_varint(&mut self, end: usize) -> Result<u64, DecodeError> {
         let (start, mut value) = (self.at, 0_u64);
         for (count, &byte) in self.input[start..end].iter().take(VARINT_BYTES_MAX).enumerate() {
             value |= u64::from(byte & 0x7f).checked_shl(7 * count as u32).unwrap_or(0);
@@ -115,7 +133,10 @@ impl Bytes<'_> {
     /// Passes over a field whose tag was read; one group within another counts as one message deeper.
     pub(crate) fn skip(&mut self, tag: Tag, end: usize, depth_left: u16) -> Result<(), DecodeError> {
         match tag.wire {
-            Wire::Varint => drop(self.varint(end)?),
+            Wire::Varint => match self.input[self.at..end].first_chunk().map(|word| varint_bytes(*word)) {
+                Some(bytes @ 1..=8) => self.at += bytes,
+                _ => drop(self.varint(end)?),
+            },
             Wire::Fixed64 => drop(self.fixed::<8>(end)?),
             Wire::Fixed32 => drop(self.fixed::<4>(end)?),
             Wire::Bytes => self.at = self.length(end)?,
@@ -123,6 +144,20 @@ impl Bytes<'_> {
             Wire::GroupBegin => drop(self.skip_group(tag.number, end, depth_left)?),
         }
         Ok(())
+    }
+
+    /// Passes over the fields that a type does not know, up to one that it does or that is wrong: one after the other,
+    /// since all of them will be one run.
+    pub(crate) fn skip_unknown(&mut self, schema: &TypeSchema, end: usize, depth_left: u16) {
+        loop {
+            let mut ahead = *self;
+            let Ok(tag) = ahead.tag(end) else { return };
+            let is_other = tag.wire == Wire::GroupEnd || schema.place(tag.number).is_some();
+            if is_other || ahead.skip(tag, end, depth_left).is_err() {
+                return;
+            }
+            *self = ahead;
+        }
     }
 
     /// Passes over a group whose beginning was read; where its end's tag is.

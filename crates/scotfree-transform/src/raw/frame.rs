@@ -5,7 +5,7 @@
 
 pub(crate) mod thrift;
 
-use super::loose::{sparse_bytes, Entries, Loose};
+use super::loose::{sparse_bytes, Entries, EntriesOf, Loose};
 use super::path::{Path, STOPS_BYTES};
 use super::read::slot_checked;
 use super::text::is_utf8;
@@ -446,8 +446,25 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
 
     /// What is next, where the straight line did not go on: which field it goes on with, or that the message is over.
     #[inline(always)]
-    pub fn other<P: Path>(self, path: P) -> Result<(Self, usize), DecodeError> {
-        self.moved().other_out_of_line(path)
+    pub fn other<P: Path>(mut self, path: P) -> Result<(Self, usize), DecodeError> {
+        self.save_presence();
+        let rest = Rest {
+            at: self.at,
+            end: self.end,
+            refused: self.refused,
+            slots: self.slots,
+            depth_left: self.depth_left,
+            index: T::INDEX,
+            entries: const { &EntriesOf::<T>::ALL },
+        };
+        let (at, next) = rest.decode(self.decoding, path)?;
+        (self.at, self.stops) = (at, 0);
+        if next != DONE {
+            self.refused = at;
+            self.find_room();
+            self.load_presence();
+        }
+        Ok((self, next))
     }
 
     /// Whether so few bytes are left that most fields are absent.
@@ -490,45 +507,6 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
             looked,
             of,
         }
-    }
-
-    #[inline(never)]
-    fn other_out_of_line<P: Path>(mut self, path: P) -> Result<(Self, usize), DecodeError> {
-        self.save_presence();
-        let types = self.decoding.types;
-        let schema = &types.types[T::INDEX as usize];
-        let place = Place { schema, slots: self.slots, depth_left: self.depth_left };
-        let mut bytes = Bytes { input: self.input, at: self.at };
-        loop {
-            self.find_room();
-            bytes.at = path.loose(Loose {
-                input: self.input,
-                at: bytes.at,
-                end: self.end,
-                room: self.room,
-                nowhere: self.decoding.memory.bytes.as_mut_ptr(),
-                entries: const { &Entries::<T>::ALL },
-            });
-            if bytes.at >= self.end {
-                break;
-            }
-            let at = bytes.at;
-            let tag = bytes.tag(self.end)?;
-            if tag.wire == Wire::GroupEnd {
-                return Err(DecodeError::GroupEnd { at });
-            }
-            if let Some(index) = schema.place(tag.number) {
-                if self.refused != at && is_straight(&schema.fields[index], tag.wire) {
-                    (self.refused, self.at, self.stops) = (at, at, 0);
-                    self.load_presence();
-                    return Ok((self, index));
-                }
-            }
-            self.decoding.field(place, tag, at, &mut bytes, self.end)?;
-        }
-        self.at = bytes.at;
-        self.decoding.check_required(place)?;
-        Ok((self, DONE))
     }
 
     /// Decodes all of the message by the table.
@@ -589,6 +567,50 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     pub fn ended_at(&self) -> usize {
         self.at
+    }
+}
+
+/// What is left of a message where its straight line did not go on: the same code for all types.
+struct Rest {
+    at: usize,
+    end: usize,
+    refused: usize,
+    slots: Offset,
+    depth_left: u16,
+    /// Its type's place among those of the decoding.
+    index: u16,
+    /// Those of that type.
+    entries: &'static Entries,
+}
+
+impl Rest {
+    /// Decodes up to a field that the straight line may go on with, or to the end: where that is, and which field.
+    #[inline(never)]
+    fn decode<P: Path>(self, decoding: &mut Decoding<'_>, path: P) -> Result<(usize, usize), DecodeError> {
+        let Rest { at, end, refused, slots, depth_left, index, entries } = self;
+        let (types, input) = (decoding.types, decoding.input);
+        let schema = &types.types[index as usize];
+        let place = Place { schema, slots, depth_left };
+        let mut bytes = Bytes { input, at };
+        loop {
+            bytes.at = path.loose(Loose::new(input, bytes.at, end, slots, entries, decoding.memory));
+            if bytes.at >= end {
+                break;
+            }
+            let at = bytes.at;
+            let tag = bytes.tag(end)?;
+            if tag.wire == Wire::GroupEnd {
+                return Err(DecodeError::GroupEnd { at });
+            }
+            if let Some(index) = schema.place(tag.number) {
+                if refused != at && is_straight(&schema.fields[index], tag.wire) {
+                    return Ok((at, index));
+                }
+            }
+            decoding.field(place, tag, at, &mut bytes, end)?;
+        }
+        decoding.check_required(place)?;
+        Ok((bytes.at, DONE))
     }
 }
 

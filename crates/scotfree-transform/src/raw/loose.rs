@@ -12,6 +12,7 @@
 use super::path::Path;
 use super::read::slot_checked;
 use super::word::{MASKS, STOPS};
+use crate::arena::{Memory, Offset, FIRST};
 use crate::message::Type;
 use crate::protobuf::decode::wire_of;
 use crate::protobuf::wire::Wire;
@@ -43,10 +44,18 @@ pub(super) struct Entry {
 const NOT_SIMPLE: Entry = Entry { wire: u8::MAX, class: 0, slot: 0, presence: 0, bit: 0, may_be_zero: false };
 
 /// What becomes of a type's fields, by their numbers.
-pub(super) struct Entries<T>(PhantomData<T>);
+///
+/// Invariant: slots and presence bits lie within the first `slot_bytes` of a message's slots.
+pub(super) struct Entries {
+    of: [Entry; NUMBERS],
+    slot_bytes: u32,
+}
 
-impl<T: Type> Entries<T> {
-    pub(super) const ALL: [Entry; NUMBERS] = {
+/// Those of a type.
+pub(super) struct EntriesOf<T>(PhantomData<T>);
+
+impl<T: Type> EntriesOf<T> {
+    pub(super) const ALL: Entries = {
         assert!(T::UNKNOWN_SLOT <= T::SLOT_BYTES);
         let mut all = [NOT_SIMPLE; NUMBERS];
         let mut index = 0;
@@ -58,7 +67,7 @@ impl<T: Type> Entries<T> {
             }
             index += 1;
         }
-        all
+        Entries { of: all, slot_bytes: T::SLOT_BYTES }
     };
 }
 
@@ -137,17 +146,32 @@ const fn class(kind: Kind) -> Class {
 
 /// A part of an input, and the slots of the message that it is of.
 pub struct Loose<'l> {
-    pub(super) input: &'l [u8],
-    pub(super) at: usize,
-    pub(super) end: usize,
-    /// Slots of the type that the entries are of; all of them lie in the arena.
-    pub(super) room: *mut u8,
+    input: &'l [u8],
+    at: usize,
+    end: usize,
+    /// As many slots as the entries say.
+    room: *mut u8,
     /// Eight bytes of the arena that are nobody's: what is not as wide as a store is goes there.
-    pub(super) nowhere: *mut u8,
-    pub(super) entries: &'static [Entry; NUMBERS],
+    nowhere: *mut u8,
+    entries: &'static [Entry; NUMBERS],
 }
 
-impl Loose<'_> {
+impl<'l> Loose<'l> {
+    /// Of a message of the type that the entries are of.
+    pub(super) fn new(
+        input: &'l [u8],
+        at: usize,
+        end: usize,
+        slots: Offset,
+        entries: &'static Entries,
+        memory: &'l mut Memory,
+    ) -> Self {
+        let (nobodys, others) = memory.bytes.split_at_mut(FIRST as usize);
+        let first = (slots - FIRST) as usize;
+        let room = others[first..first + entries.slot_bytes as usize].as_mut_ptr();
+        Loose { input, at, end, room, nowhere: nobodys.as_mut_ptr(), entries: &entries.of }
+    }
+
     /// Decodes simple fields up to one that is not; where that begins, or the end.
     #[inline(always)]
     pub(crate) fn run<P: Path>(self, path: P) -> usize {

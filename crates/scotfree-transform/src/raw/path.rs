@@ -7,14 +7,15 @@ use super::frame::{Begun, Frame, Numbers};
 use super::loose::Loose;
 use super::read::Slots;
 use super::text::is_long_ascii;
-use super::word::MASKS;
 use super::writer::Writer;
 use crate::arena::Offset;
 use crate::error::DecodeError;
 use crate::message::Type;
 use crate::owned::Plain;
 use crate::protobuf::decode::Decoding;
-use crate::slots::{number, Span, SLACK};
+#[cfg(any(test, not(target_arch = "x86_64")))]
+use crate::slots::number;
+use crate::slots::{Span, SLACK};
 use crate::thrift::format::ThriftFormat;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -23,6 +24,7 @@ use std::sync::OnceLock;
 /// Seven bits of each of eight bytes.
 const SEVENS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 /// The eighth of each.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 const HIGH: u64 = !SEVENS;
 /// Bytes whose stops are looked for at once.
 pub const STOPS_BYTES: usize = 64;
@@ -194,20 +196,17 @@ impl Path for Portable {
         fields.run(self)
     }
 
-    const HAS_STOPS: bool = false;
+    const HAS_STOPS: bool = cfg!(target_arch = "x86_64");
 
     #[inline(always)]
     fn stops(self, bytes: &[u8; STOPS_BYTES]) -> u64 {
-        bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(byte < 0x80))
+        !high_bits_portably(bytes)
     }
 
     #[inline(always)]
     fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool {
-        let mut seen = 0;
-        for (index, word) in bytes.chunks_exact(8).enumerate() {
-            seen |= number::<8>(word) & MASKS[len.saturating_sub(index * 8).min(8)];
-        }
-        seen & HIGH == 0
+        let behind = u64::MAX.checked_shl(len as u32).unwrap_or(0);
+        high_bits_portably(bytes) & !behind == 0
     }
 
     #[inline(never)]
@@ -228,6 +227,31 @@ impl Path for Portable {
         let pairs = (fours & 0x0000_3fff_0000_3fff) | ((fours & 0x0fff_c000_0fff_c000) << 2);
         (pairs & 0x007f_007f_007f_007f) | ((pairs & 0x3f80_3f80_3f80_3f80) << 1)
     }
+}
+
+/// The top bits of 64 bytes, by what every processor of this kind has.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn high_bits_portably(bytes: &[u8; 64]) -> u64 {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_movemask_epi8};
+    // SAFETY: sixteen bytes from each of these places are within the bytes; x86-64 has SSE2.
+    let of_16 = |at| unsafe { _mm_movemask_epi8(_mm_loadu_si128(bytes.as_ptr().add(at).cast())) as u64 };
+    of_16(0) | of_16(16) << 16 | of_16(32) << 32 | of_16(48) << 48
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn high_bits_portably(bytes: &[u8; 64]) -> u64 {
+    high_bits_by_words(bytes)
+}
+
+/// The same by words, whose top bits a multiplication brings together.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[inline(always)]
+fn high_bits_by_words(bytes: &[u8; 64]) -> u64 {
+    const TOGETHER: u64 = 0x0102_0408_1020_4080;
+    let of_8 = |at: usize| ((number::<8>(&bytes[at..]) & HIGH) >> 7).wrapping_mul(TOGETHER) >> 56;
+    (0..8).fold(0, |bits, word| bits | of_8(word * 8) << (word * 8))
 }
 
 /// `pext` and `pdep`, and 32 bytes at once (AVX2). Not where they are microcode (AMD before Zen 3).
@@ -394,6 +418,20 @@ unsafe fn high_bits(bytes: *const u8) -> u32 {
     unsafe { _mm256_movemask_epi8(_mm256_loadu_si256(bytes.cast())) as u32 }
 }
 
+/// The top bits of 64 bytes.
+///
+/// # Safety
+///
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn high_bits_of_64(bytes: &[u8; 64]) -> u64 {
+    // SAFETY: the caller says so; both halves are within the bytes.
+    let (low, high) = unsafe { (high_bits(bytes.as_ptr()), high_bits(bytes.as_ptr().add(32))) };
+    u64::from(low) | u64::from(high) << 32
+}
+
 #[cfg(target_arch = "x86_64")]
 impl Path for Bmi2 {
     #[inline]
@@ -470,14 +508,13 @@ impl Path for Bmi2 {
     #[inline(always)]
     fn stops(self, bytes: &[u8; STOPS_BYTES]) -> u64 {
         // SAFETY: as above.
-        let (low, high) = unsafe { (high_bits(bytes.as_ptr()), high_bits(bytes.as_ptr().add(32))) };
-        !(u64::from(low) | u64::from(high) << 32)
+        unsafe { !high_bits_of_64(bytes) }
     }
 
     #[inline(always)]
     fn is_ascii(self, bytes: &[u8; SLACK], len: usize) -> bool {
         // SAFETY: as above.
-        unsafe { std::arch::x86_64::_bzhi_u32(high_bits(bytes.as_ptr()), len as u32) == 0 }
+        unsafe { std::arch::x86_64::_bzhi_u64(high_bits_of_64(bytes), len as u32) == 0 }
     }
 
     #[inline(always)]
@@ -502,6 +539,24 @@ impl Path for Bmi2 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_paths_see_which_bytes_are_below_128() {
+        let mut bytes = [0_u8; 64];
+        for seed in 0..4096_usize {
+            bytes[seed % 64] = (seed.wrapping_mul(0x9e37_79b1) >> 11) as u8;
+            let stops = bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(byte < 0x80));
+            assert_eq!((Portable.stops(&bytes), !high_bits_by_words(&bytes)), (stops, stops));
+            for len in 0..=64 {
+                let is_ascii = bytes[..len].is_ascii();
+                assert_eq!(Portable.is_ascii(&bytes, len), is_ascii, "{len}");
+                #[cfg(target_arch = "x86_64")]
+                if let Some(bmi2) = Bmi2::detect() {
+                    assert_eq!((bmi2.stops(&bytes), bmi2.is_ascii(&bytes, len)), (stops, is_ascii), "{len}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn all_paths_give_equal_bits() {
