@@ -13,7 +13,7 @@ macro_rules! protobuf {
         use crate::Read as _;
         use buffa::{Message as _, MessageView as _};
         use quick_protobuf::{BytesReader, MessageRead as _, MessageWrite as _, Writer};
-        use scotfree_transform::{protobuf, Arena, Limits};
+        use scotfree_transform::{protobuf, Arena, Limits, Padded};
 
         const WITHOUT: &[&str] = &[$($(stringify!($not)),*)?];
         let limits = Limits::default();
@@ -33,7 +33,8 @@ macro_rules! protobuf {
             .map(|(wire, arena)| protobuf::decode::<Ours>(wire, arena, &limits).unwrap())
             .collect();
         let shared: Vec<pilota::Bytes> = $wires.iter().map(|wire| pilota::Bytes::from(wire.clone())).collect();
-
+        let padded: Vec<(Vec<u8>, usize)> =
+            $wires.iter().map(|wire| ([&wire[..], &[0; Padded::BEHIND]].concat(), wire.len())).collect();
         let mut bench = crate::bench::Bench::new($shape, &$wires);
         bench.items = $items;
         let is_encoded = !WITHOUT.contains(&"encode");
@@ -91,6 +92,12 @@ macro_rules! protobuf {
                 protobuf::decode_on::<Ours>(path, wire, &mut arena, &limits).unwrap().sum()
             });
         }
+        let mut arena = Arena::new();
+        bench.arm("ours-borrowed", Work::Decode, &padded, move |(buffer, bytes)| {
+            arena.reset();
+            let input = Padded::within(buffer, *bytes).unwrap();
+            protobuf::decode_padded::<Ours>(input, &mut arena, &limits).unwrap().sum()
+        });
         $work(&mut bench);
     }};
 }
