@@ -41,7 +41,7 @@ class Measured:
         return codec / prost if prost > 0 else 1.0
 
 
-# Medians of 31 rounds with BMI2, on two shared cores of which one compiled: ratios of single runs are up to a fifth off.
+# Medians of 31 rounds with BMI2, on two shared cores of which one compiled: single runs are up to a fifth off.
 # At 95 % absent (messages of 27 bytes and less) prost is nearly as fast; calls of such messages are not counted.
 MEASURED: Final = (
     Measured("Flat", 483, 0.1, Side(138.0, 523.0), Side(270.0, 1401.0)),
