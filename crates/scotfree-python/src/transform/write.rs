@@ -83,38 +83,38 @@ fn field(
                 let expected = "one field of a oneof, of which another one is given, too";
                 return Err(Wrong::of_value(value, expected));
             }
-            one(schema, editor, place, field, value)
+            put(schema, editor, place, field, value, Put::Set)
         }
     }
 }
 
-fn one(
-    schema: &Schema,
-    editor: &mut Editor<'_>,
-    place: usize,
-    field: &Field,
-    value: Object<'_, '_>,
-) -> Result<(), Wrong> {
-    if let Kind::Message | Kind::Group = field.kind {
-        let mut within = editor.message(place).map_err(|why| misfit(field, value, why))?;
-        return fill(schema, &mut within, field.sub, value);
-    }
-    scalar(schema, field, value, |scalar| editor.set(place, scalar))
+/// Where a value goes: to its field, or behind those that are there.
+#[derive(Clone, Copy)]
+enum Put {
+    Set,
+    Push,
 }
 
-/// Puts a value behind those that are there.
-fn push(
+fn put(
     schema: &Schema,
     editor: &mut Editor<'_>,
     place: usize,
     field: &Field,
     value: Object<'_, '_>,
+    how: Put,
 ) -> Result<(), Wrong> {
     if let Kind::Message | Kind::Group = field.kind {
-        let mut within = editor.push_message(place).map_err(|why| misfit(field, value, why))?;
+        let within = match how {
+            Put::Set => editor.message(place),
+            Put::Push => editor.push_message(place),
+        };
+        let mut within = within.map_err(|why| misfit(field, value, why))?;
         return fill(schema, &mut within, field.sub, value);
     }
-    scalar(schema, field, value, |scalar| editor.push(place, scalar))
+    scalar(schema, field, value, |scalar| match how {
+        Put::Set => editor.set(place, scalar),
+        Put::Push => editor.push(place, scalar),
+    })
 }
 
 fn list(
@@ -125,7 +125,8 @@ fn list(
     values: Object<'_, '_>,
 ) -> Result<(), Wrong> {
     let mut next = |index: usize, value: PyResult<Bound<'_, PyAny>>| {
-        push(schema, editor, place, field, &value?).map_err(|wrong| wrong.within(&format!("[{index}]")))
+        put(schema, editor, place, field, &value?, Put::Push)
+            .map_err(|wrong| wrong.within(&format!("[{index}]")))
     };
     if let Ok(list) = values.cast::<PyList>() {
         // Asked for its length each time: it may get shorter.
@@ -155,8 +156,9 @@ fn map(
         let mut entry = editor.push_message(place).map_err(|why| misfit(field, &value, why))?;
         let [of_key, of_value] = &*entry.schema().fields else { continue };
         let at = || format!("[{}]", shown(&key));
-        one(schema, &mut entry, 0, of_key, &key).map_err(|wrong| wrong.within("key").within(&at()))?;
-        one(schema, &mut entry, 1, of_value, &value).map_err(|wrong| wrong.within(&at()))?;
+        put(schema, &mut entry, 0, of_key, &key, Put::Set)
+            .map_err(|wrong| wrong.within("key").within(&at()))?;
+        put(schema, &mut entry, 1, of_value, &value, Put::Set).map_err(|wrong| wrong.within(&at()))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::loose::{sparse_bytes, Entries, EntriesOf, Loose};
 use super::path::{Path, STOPS_BYTES};
 use super::read::slot_checked;
 use super::text::is_utf8;
-use super::word::{long_varint, tag_of, varint, word_at, word_at_end, MASKS};
+use super::word::{long_varint, tag_of, varint, word_at, word_at_end, word_within, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
 use crate::message::Type;
@@ -184,9 +184,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// They are within the input.
     #[inline(always)]
     unsafe fn word_within(&self, at: usize) -> u64 {
-        debug_assert!(at + 8 <= self.input.len());
         // SAFETY: the caller says so.
-        u64::from_le(unsafe { self.input.as_ptr().add(at).cast::<u64>().read_unaligned() })
+        unsafe { word_within(self.input, at) }
     }
 
     /// The next eight bytes, if the next field is this one.

@@ -11,7 +11,7 @@
 
 use super::path::Path;
 use super::read::slot_checked;
-use super::word::{MASKS, STOPS};
+use super::word::{word_within, MASKS, STOPS};
 use crate::arena::{Memory, Offset, FIRST};
 use crate::message::Type;
 use crate::protobuf::decode::wire_of;
@@ -238,18 +238,6 @@ impl<'l> Loose<'l> {
         }
         at
     }
-}
-
-/// The eight bytes at a place.
-///
-/// # Safety
-///
-/// They are within the input.
-#[inline(always)]
-unsafe fn word_within(input: &[u8], at: usize) -> u64 {
-    debug_assert!(at + 8 <= input.len());
-    // SAFETY: the caller says so.
-    u64::from_le(unsafe { input.as_ptr().add(at).cast::<u64>().read_unaligned() })
 }
 
 /// The bytes at a place of which a short text is the first.

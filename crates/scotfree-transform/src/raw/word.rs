@@ -29,6 +29,18 @@ pub(crate) const fn tag_of(number: u32, wire: Wire) -> (u64, usize) {
     (word | left << (8 * bytes), bytes + 1)
 }
 
+/// The eight bytes at `at`.
+///
+/// # Safety
+///
+/// They are within the input.
+#[inline(always)]
+pub(super) unsafe fn word_within(input: &[u8], at: usize) -> u64 {
+    debug_assert!(at + 8 <= input.len());
+    // SAFETY: the caller says so.
+    u64::from_le(unsafe { input.as_ptr().add(at).cast::<u64>().read_unaligned() })
+}
+
 /// The eight bytes at `at`; behind the input's end they are zero.
 #[inline(always)]
 pub(crate) fn word_at(input: &[u8], at: usize) -> u64 {
