@@ -44,6 +44,7 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         out.push_str(text);
         out.push('\n');
     };
+    line("if frame.is_over() { return Ok(frame.ended_at()); }");
     line("let mut next = 0;");
     if count >= WIDE {
         line("if frame.is_sparse() {");
@@ -112,7 +113,7 @@ fn decode_step(at: usize, field: &Field, is_in_row: bool, child: &impl Fn(&Field
         Step::Child { is_many } => {
             let inner = child(field);
             let head = if is_many { "while" } else { "if" };
-            format!("{head} let Some(inner) = frame.child::<{at}, {inner}, P>(path)? {{ let at = path.decode::<{inner}>(inner)?; frame.back(at); }}")
+            format!("{head} let Some(inner) = frame.child::<{at}, {inner}>()? {{ path.decode::<{inner}>(inner)?; frame.back(); }}")
         }
         Step::Table => String::new(),
     }

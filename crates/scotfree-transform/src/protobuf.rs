@@ -14,6 +14,7 @@ use crate::message::Type;
 use crate::raw::frame::Begun;
 use crate::raw::path::{chosen, CpuPath, Path as _, Portable};
 use crate::raw::read::Slots;
+use crate::raw::word::prefetch;
 use crate::raw::writer::Writer;
 use decode::Decoding;
 
@@ -78,6 +79,7 @@ pub fn decode_padded_slots_on<'m, T: Type>(
     limits: &Limits,
 ) -> Result<Slots<'m, T>, DecodeError> {
     let (whole, end) = input.parts();
+    prefetch(input.message());
     let slots = straight::<T>(path, whole, end, &mut arena.memory, limits)?;
     Ok(Slots::new(&arena.memory.bytes, whole, slots))
 }

@@ -8,10 +8,11 @@ pub(crate) mod thrift;
 use super::loose::{sparse_bytes, Entries, EntriesOf, Loose};
 use super::path::{Path, STOPS_BYTES};
 use super::read::slot_checked;
-use super::text::is_utf8;
-use super::word::{long_varint, tag_of, varint, word_at, word_at_end, word_within, MASKS};
+use super::text::{is_utf8, is_utf8_ahead};
+use super::word::{bytes_within, long_varint, tag_of, varint, word_at, word_at_end, word_within, MASKS};
 use crate::arena::{Memory, Offset};
 use crate::error::DecodeError;
+use crate::input::Padded;
 use crate::message::Type;
 use crate::planted::{self, Fault};
 use crate::protobuf::decode::{in_slot, wire_of, Decoding, Place};
@@ -26,8 +27,8 @@ use std::ops::Range;
 pub struct Frame<'d, 'i, T: Type> {
     decoding: &'d mut Decoding<'i>,
     input: &'i [u8],
-    /// From here on there are no eight bytes of input.
-    words_end: usize,
+    /// From here on fewer than `Padded::BEHIND` bytes of input follow: what begins there is the table's.
+    line_end: usize,
     at: usize,
     end: usize,
     /// Where the straight line refused last: what stands there is the table's.
@@ -43,8 +44,12 @@ pub struct Frame<'d, 'i, T: Type> {
     of: PhantomData<T>,
 }
 
-/// So many bytes are within the input where it was looked for stops: as many as are looked at, and a word behind a tag.
-const LOOKED_AT: usize = STOPS_BYTES + 16;
+/// As many bytes as the line looks at from where a field begins: those of a row or of a text, behind a tag and a length,
+/// and a word behind a number.
+const _: () = assert!(LENGTH_BEHIND_MAX + STOPS_BYTES + 16 <= Padded::BEHIND);
+
+/// A tag and a length take at most so many bytes.
+const LENGTH_BEHIND_MAX: usize = 5 + 10;
 
 /// What the table says when a message is at its end.
 pub const DONE: usize = usize::MAX;
@@ -86,7 +91,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let mut frame = Frame {
             decoding,
             input,
-            words_end: (input.len() + 1).saturating_sub(8),
+            line_end: line_end(input),
             at: part.start,
             end: part.end,
             refused: usize::MAX,
@@ -169,8 +174,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// The eight bytes at `at`; behind the input's end they are zero.
     #[inline(always)]
     fn word(&self, at: usize) -> u64 {
-        if at < self.words_end {
-            // SAFETY: eight bytes from there are within the input.
+        if at + 8 <= self.input.len() {
+            // SAFETY: as was asked.
             unsafe { self.word_within(at) }
         } else {
             word_at_end(self.input, at)
@@ -192,7 +197,17 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     fn ahead<const I: usize>(&self) -> Option<u64> {
         let (tag, bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
-        let word = self.word(self.at);
+        self.ahead_behind(tag, bytes)
+    }
+
+    /// The next eight bytes, if they begin with these.
+    #[inline(always)]
+    fn ahead_behind(&self, tag: u64, bytes: usize) -> Option<u64> {
+        if self.at >= self.line_end {
+            return None;
+        }
+        // SAFETY: as of `line_end`.
+        let word = unsafe { self.word_within(self.at) };
         (word & MASKS[bytes] == tag).then_some(word)
     }
 
@@ -219,7 +234,12 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         };
         let wanted = tag | 1 << (8 * tag_bytes);
         let bytes = tag_bytes + 1;
-        let is_next = (self.word(self.at) & MASKS[bytes] == wanted) & (self.at + bytes <= self.end);
+        if self.at >= self.line_end {
+            return;
+        }
+        // SAFETY: as of `line_end`.
+        let word = unsafe { self.word_within(self.at) };
+        let is_next = (word & MASKS[bytes] == wanted) & (self.at + bytes <= self.end);
         // SAFETY: as of `write`.
         unsafe {
             let slot = self.room.add(field.slot as usize);
@@ -237,8 +257,12 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     pub fn look<P: Path>(&mut self, path: P) {
         if P::HAS_STOPS {
             self.looked = self.at;
-            let ahead = self.input.get(self.at..).and_then(|rest| rest.first_chunk::<LOOKED_AT>());
-            self.stops = ahead.and_then(|ahead| ahead.first_chunk()).map_or(0, |ahead| path.stops(ahead));
+            self.stops = if self.at < self.line_end {
+                // SAFETY: as of `line_end`.
+                path.stops(unsafe { bytes_within(self.input, self.at) })
+            } else {
+                0
+            };
         }
     }
 
@@ -343,9 +367,10 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     fn span_ahead<const I: usize, P: Path>(&mut self, path: P) -> Option<(Span, usize)> {
         let field = const { T::FIELDS[I] };
-        let (from, until) = self.length_ahead::<I, P>(path)?;
+        let (from, until) = self.length_ahead::<I>()?;
+        // SAFETY: as of `line_end`: a text begins at most `LENGTH_BEHIND_MAX` bytes behind its field.
         if matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked))
-            && !is_utf8(path, self.input, from, until)
+            && !unsafe { is_utf8_ahead(path, self.input, from, until) }
         {
             return None;
         }
@@ -354,13 +379,19 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
 
     /// From where to where the next field is, if it is this one.
     #[inline(always)]
-    fn length_ahead<const I: usize, P: Path>(&self, path: P) -> Option<(usize, usize)> {
-        let (_, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
-        let word = self.ahead::<I>()?;
-        let (length, bytes) =
-            varint(path, word >> (8 * tag_bytes), 8 - tag_bytes, self.input, self.at + tag_bytes, true)?;
-        let from = self.at + tag_bytes + bytes;
-        (from <= self.end && length <= (self.end - from) as u64).then(|| (from, from + length as usize))
+    fn length_ahead<const I: usize>(&self) -> Option<(usize, usize)> {
+        let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
+        let body = self.ahead_behind(tag, tag_bytes)? >> (8 * tag_bytes);
+        let at = self.at + tag_bytes;
+        let (length, from) = if body & 0x80 == 0 {
+            ((body & 0x7f) as usize, at + 1)
+        } else if body & 0x8000 == 0 {
+            ((body & 0x7f | body >> 1 & 0x3f80) as usize, at + 2)
+        } else {
+            long_length(self.input, at)?
+        };
+        let until = from + length;
+        (until <= self.end).then_some((from, until))
     }
 
     /// Decodes the values of a repeated number, string or field of bytes, as long as they are the next fields.
@@ -384,14 +415,14 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     fn number_ahead<const I: usize, P: Path>(&self, path: P) -> Option<(u64, usize)> {
         let field = const { T::FIELDS[I] };
         let (_, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
-        let word = self.ahead::<I>()?;
+        self.ahead::<I>()?;
         let from = self.at + tag_bytes;
+        // SAFETY: as of `line_end`, behind a tag.
+        let body = unsafe { self.word_within(from) };
         let (raw, bytes) = match wire_of(field.kind) {
-            Wire::Fixed32 => (u64::from(self.word(from) as u32), 4),
-            Wire::Fixed64 => (self.word(from), 8),
-            _ => {
-                varint(path, word >> (8 * tag_bytes), 8 - tag_bytes, self.input, from, is_short(field.kind))?
-            }
+            Wire::Fixed32 => (body & MASKS[4], 4),
+            Wire::Fixed64 => (body, 8),
+            _ => varint(path, body, 8, self.input, from, is_short(field.kind))?,
         };
         let is_within = from + bytes <= self.end || planted::is(Fault::SkipEndCheck);
         is_within.then(|| (in_slot(field.kind, raw), from + bytes))
@@ -410,12 +441,11 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
 
     /// Decodes a message, if it is the next field: within this one, or behind those that are there.
     #[inline(always)]
-    pub fn child<'f, const I: usize, C: Type, P: Path>(
+    pub fn child<'f, const I: usize, C: Type>(
         &'f mut self,
-        path: P,
     ) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
-        let Some((from, until)) = self.length_ahead::<I, P>(path) else { return Ok(None) };
+        let Some((from, until)) = self.length_ahead::<I>() else { return Ok(None) };
         let Some(depth_left) = self.depth_left.checked_sub(1) else {
             return Err(DecodeError::TooDeep { at: self.at });
         };
@@ -432,14 +462,15 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         } else {
             crate::slots::number::<4>(&self.decoding.memory.bytes[slot..]) as Offset
         };
+        // Already here, and not by where it says that it ended: so what follows it need not wait for it.
+        self.at = until;
         let decoding = &mut *self.decoding;
         Ok(Some(Begun { decoding, at: from, end: until, slots, depth_left, is_empty, of: PhantomData }))
     }
 
-    /// After a message within this one, which ended at `at`.
+    /// After a message within this one.
     #[inline(always)]
-    pub fn back(&mut self, at: usize) {
-        self.at = at;
+    pub fn back(&mut self) {
         self.find_room();
     }
 
@@ -479,7 +510,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let Frame {
             decoding,
             input,
-            words_end,
+            line_end,
             at,
             end,
             refused,
@@ -494,7 +525,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         Frame {
             decoding,
             input,
-            words_end,
+            line_end,
             at,
             end,
             refused,
@@ -522,17 +553,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     pub fn packed<const I: usize, P: Path>(&mut self, path: P) {
         let field = const { T::FIELDS[I] };
-        let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
-        let word = self.word(self.at);
-        if word & MASKS[tag_bytes] != tag {
-            return;
-        }
-        let found =
-            varint(path, word >> (8 * tag_bytes), 8 - tag_bytes, self.input, self.at + tag_bytes, true);
-        let Some((length, bytes)) = found else { return };
-        let from = self.at + tag_bytes + bytes;
-        if from <= self.end && length <= (self.end - from) as u64 {
-            let until = from + length as usize;
+        if let Some((from, until)) = self.length_ahead::<I>() {
             let slot = (self.slots + field.slot) as usize;
             let run =
                 Numbers { field, input: &self.input[..until], from, memory: self.decoding.memory, slot };
@@ -602,7 +623,7 @@ impl Rest {
                 return Err(DecodeError::GroupEnd { at });
             }
             if let Some(index) = schema.place(tag.number) {
-                if refused != at && is_straight(&schema.fields[index], tag.wire) {
+                if refused != at && at < line_end(input) && is_straight(&schema.fields[index], tag.wire) {
                     return Ok((at, index));
                 }
             }
@@ -688,6 +709,21 @@ fn number_slowly(
 #[inline(always)]
 fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
+}
+
+/// A length of more than two bytes, and what is behind it.
+#[cold]
+#[inline(never)]
+fn long_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
+    let (length, bytes) = long_varint(input, at)?;
+    // A sum of it is one, too: no message is longer.
+    (length <= i32::MAX as u64).then_some((length as usize, at + bytes))
+}
+
+/// From where on fewer than `Padded::BEHIND` bytes follow.
+#[inline(always)]
+fn line_end(input: &[u8]) -> usize {
+    (input.len() + 1).saturating_sub(Padded::BEHIND)
 }
 
 /// Whether the straight line may go on with a field that comes so.

@@ -1,6 +1,7 @@
 //! Texts: whether bytes are one.
 
 use super::path::Path;
+use super::word::bytes_within;
 use crate::planted::{self, Fault};
 use crate::slots::SLACK;
 
@@ -13,9 +14,28 @@ pub(crate) fn is_utf8<P: Path>(path: P, input: &[u8], from: usize, until: usize)
         return path.is_long_ascii(&input[from..until]) || is_utf8_of_any_length(&input[from..until]);
     }
     let ahead = input.get(from..).and_then(|rest| rest.first_chunk::<SLACK>());
-    let looked_at = if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len };
-    let is_ascii = ahead.is_some_and(|ahead| path.is_ascii(ahead, looked_at));
-    is_ascii || is_utf8_of_any_length(&input[from..until])
+    ahead.is_some_and(|ahead| is_short_ascii(path, ahead, len)) || is_utf8_of_any_length(&input[from..until])
+}
+
+/// The same where as many bytes as are looked at are known to be there.
+///
+/// # Safety
+///
+/// `SLACK` bytes from `from` on are within the input.
+#[inline(always)]
+pub(super) unsafe fn is_utf8_ahead<P: Path>(path: P, input: &[u8], from: usize, until: usize) -> bool {
+    let len = until - from;
+    if len > SLACK {
+        return path.is_long_ascii(&input[from..until]) || is_utf8_of_any_length(&input[from..until]);
+    }
+    // SAFETY: the caller says so.
+    let ahead = unsafe { bytes_within(input, from) };
+    is_short_ascii(path, ahead, len) || is_utf8_of_any_length(&input[from..until])
+}
+
+#[inline(always)]
+fn is_short_ascii<P: Path>(path: P, ahead: &[u8; SLACK], len: usize) -> bool {
+    path.is_ascii(ahead, if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len })
 }
 
 /// Whether all of a text of more than `SLACK` bytes are below 128: by as many at once, the last of them again.

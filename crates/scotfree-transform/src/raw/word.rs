@@ -41,6 +41,39 @@ pub(super) unsafe fn word_within(input: &[u8], at: usize) -> u64 {
     u64::from_le(unsafe { input.as_ptr().add(at).cast::<u64>().read_unaligned() })
 }
 
+/// So many bytes at `at`.
+///
+/// # Safety
+///
+/// They are within the input.
+#[inline(always)]
+pub(super) unsafe fn bytes_within<const N: usize>(input: &[u8], at: usize) -> &[u8; N] {
+    debug_assert!(at + N <= input.len());
+    // SAFETY: the caller says so.
+    unsafe { &*input.as_ptr().add(at).cast() }
+}
+
+/// Asks for the beginning of an input that is not to be copied: decoding goes from field to field, and would wait for
+/// each cache line by itself.
+#[inline(always)]
+pub(crate) fn prefetch(input: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in input.chunks(LINE_BYTES).take(LINES) {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        // SAFETY: every x86-64 has it, and it changes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = input;
+}
+
+/// A cache line.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+/// Of what is longer the processor itself has seen by then where it goes on.
+#[cfg(target_arch = "x86_64")]
+const LINES: usize = 8;
+
 /// The eight bytes at `at`; behind the input's end they are zero.
 #[inline(always)]
 pub(crate) fn word_at(input: &[u8], at: usize) -> u64 {

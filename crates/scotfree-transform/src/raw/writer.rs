@@ -8,7 +8,7 @@ pub(crate) mod thrift;
 use super::path::Path;
 use super::read::Slots;
 use super::word::{tag_of, MASKS};
-use crate::message::Type;
+use crate::message::{Type, View};
 use crate::planted::{self, Fault};
 use crate::protobuf::decode::wire_of;
 use crate::protobuf::encode::on_wire;
@@ -244,50 +244,42 @@ impl<'o> Writer<'o> {
     #[must_use]
     pub fn unknown<T: Type>(self, of: Slots<'_, T>) -> Self {
         if of.has_unknown() {
-            self.moved().unknown_runs(of.view())
+            self.behind(|out| unknown_runs(of.view(), out))
         } else {
             self
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unknown_runs(mut self, view: crate::message::View<'_>) -> Self {
-        for run in view.unknown() {
-            self.room(run.len() + SLACK);
-            self.copy(run, 0, run.len());
-        }
-        self
     }
 
     /// Writes a field as the table does: one of a kind that has no straight line.
     #[inline(always)]
     #[must_use]
     pub fn by_table<T: Type, const I: usize>(self, of: Slots<'_, T>) -> Self {
-        self.moved().field_by_table::<T, I>(of)
+        self.behind(|out| crate::protobuf::encode::field(of.view(), &T::FIELDS[I], out))
     }
 
-    #[inline(never)]
-    fn field_by_table<T: Type, const I: usize>(self, of: Slots<'_, T>) -> Self {
-        // SAFETY: as in `finish`.
-        unsafe { self.out.set_len(self.at) };
-        crate::protobuf::encode::field(of.view(), &T::FIELDS[I], self.out);
-        let at = self.out.len();
-        Writer::new(self.out, at)
+    /// Writes a message as the table does.
+    #[must_use]
+    pub fn all_by_table<T: Type>(self, of: Slots<'_, T>) -> Self {
+        self.behind(|out| crate::protobuf::encode::encode(of.view(), out))
+    }
+
+    /// Goes on behind what somebody else has written. Made anew of its parts, and not given away and returned: a struct
+    /// that is written number by number and copied as a whole waits until they have left the store buffer.
+    #[inline(always)]
+    fn behind(self, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let (out, at) = self.parts();
+        // SAFETY: so many bytes were written, within the capacity.
+        unsafe { out.set_len(at) };
+        write(out);
+        let at = out.len();
+        Writer::new(out, at)
     }
 }
 
-impl Writer<'_> {
-    /// Writes a message as the table does.
-    #[inline(never)]
-    #[must_use]
-    pub fn all_by_table<T: Type>(self, of: Slots<'_, T>) -> Self {
-        // SAFETY: as in `finish`.
-        unsafe { self.out.set_len(self.at) };
-        crate::protobuf::encode::encode(of.view(), self.out);
-        let at = self.out.len();
-        Writer::new(self.out, at)
-    }
+#[cold]
+#[inline(never)]
+fn unknown_runs(of: View<'_>, out: &mut Vec<u8>) {
+    of.unknown().for_each(|run| out.extend_from_slice(run));
 }
 
 /// Makes room for so many bytes behind the first `at`, which were written: where they begin, and how many there may be.

@@ -5,7 +5,7 @@
 use super::super::path::Path;
 use super::super::read::Slots;
 use super::{Writer, NUMBER_BYTES_MAX, SLACK};
-use crate::message::Type;
+use crate::message::{Type, View};
 use crate::protobuf::encode::on_wire;
 use crate::schema::{Field, Kind, Need};
 use crate::thrift::encode::Structs;
@@ -215,8 +215,9 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
     #[must_use]
     pub fn by_table<T: Type, const I: usize>(mut self, of: Slots<'_, T>, presence: u64) -> Self {
         if is_written(&const { T::FIELDS[I] }, presence) {
+            let (field, last) = (const { &T::FIELDS[I] }, self.last as i16);
             self.writer =
-                self.writer.moved().thrift_field_by_table::<T, I>(F::PROTOCOL, self.last as i16, of);
+                self.writer.behind(|out| field_by_table(of.view(), field, last, F::PROTOCOL, out));
             self.last = const { id_of(&T::FIELDS[I]) };
         }
         self
@@ -227,7 +228,7 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
     #[must_use]
     pub fn end<T: Type>(mut self, of: Slots<'_, T>) -> Writer<'o> {
         if of.has_unknown() {
-            return self.writer.moved().thrift_end_by_table(F::PROTOCOL, of);
+            return self.writer.behind(|out| end_by_table(of.view(), F::PROTOCOL, out));
         }
         self.writer.room(8);
         self.put(STOP.into(), 1);
@@ -236,39 +237,22 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
 }
 
 impl Writer<'_> {
-    #[inline(never)]
-    fn thrift_field_by_table<T: Type, const I: usize>(
-        self,
-        protocol: Protocol,
-        last: i16,
-        of: Slots<'_, T>,
-    ) -> Self {
-        self.by_structs::<T>(protocol, |structs| {
-            structs.field(of.view(), &T::FIELDS[I], last);
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn thrift_end_by_table<T: Type>(self, protocol: Protocol, of: Slots<'_, T>) -> Self {
-        self.by_structs::<T>(protocol, |structs| structs.end(of.view()))
-    }
-
     /// Writes a struct of Thrift as the table does.
-    #[inline(never)]
     #[must_use]
     pub fn thrift_by_table<T: Type, F: ThriftFormat>(self, of: Slots<'_, T>) -> Self {
-        self.by_structs::<T>(F::PROTOCOL, |structs| structs.fields(of.view()))
+        self.behind(|out| Structs::new(T::types(), F::PROTOCOL, out).fields(of.view()))
     }
+}
 
-    fn by_structs<T: Type>(self, protocol: Protocol, write: impl FnOnce(&mut Structs<'_, '_>)) -> Self {
-        let (out, at) = self.parts();
-        // SAFETY: so many bytes were written, within the capacity.
-        unsafe { out.set_len(at) };
-        write(&mut Structs::new(T::types(), protocol, out));
-        let at = out.len();
-        Writer::new(out, at)
-    }
+#[inline(never)]
+fn field_by_table(of: View<'_>, field: &Field, last: i16, protocol: Protocol, out: &mut Vec<u8>) {
+    Structs::new(of.types, protocol, out).field(of, field, last);
+}
+
+#[cold]
+#[inline(never)]
+fn end_by_table(of: View<'_>, protocol: Protocol, out: &mut Vec<u8>) {
+    Structs::new(of.types, protocol, out).end(of);
 }
 
 /// Whether a field is written: it was set, or it is one that is written always. A struct that is not there is not.
