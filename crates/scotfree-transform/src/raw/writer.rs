@@ -164,9 +164,8 @@ impl<'o> Writer<'o> {
                 self.start.add(self.at).cast::<[u8; SLACK]>().write_unaligned(from.read_unaligned());
             }
         } else {
-            let bytes = &whole[at..at + len];
-            // SAFETY: as above.
-            unsafe { self.start.add(self.at).copy_from_nonoverlapping(bytes.as_ptr(), len) }
+            // SAFETY: as above; the call asks itself whether so many bytes are within the whole.
+            unsafe { copy_long(self.start.add(self.at), whole, at, len) }
         }
         self.at += len;
     }
@@ -280,6 +279,19 @@ impl<'o> Writer<'o> {
 #[inline(never)]
 fn unknown_runs(of: View<'_>, out: &mut Vec<u8>) {
     of.unknown().for_each(|run| out.extend_from_slice(run));
+}
+
+/// Copies bytes of a whole. Out of line: otherwise the compiler makes one copy of unknown length of this one and of that
+/// of short ones.
+///
+/// # Safety
+///
+/// There is room for so many at `to`, which is not within the whole.
+#[inline(never)]
+unsafe fn copy_long(to: *mut u8, whole: &[u8], at: usize, len: usize) {
+    let bytes = &whole[at..at + len];
+    // SAFETY: the caller says so.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), len) }
 }
 
 /// Makes room for so many bytes behind the first `at`, which were written: where they begin, and how many there may be.
