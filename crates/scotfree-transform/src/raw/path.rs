@@ -133,7 +133,8 @@ pub trait Path: Copy + 'static {
 pub struct Portable;
 
 impl Path for Portable {
-    #[inline]
+    // Out of line, so that whoever chooses among the paths is short.
+    #[inline(never)]
     fn decoded<T: Type>(
         self,
         decoding: &mut Decoding<'_>,
@@ -145,7 +146,7 @@ impl Path for Portable {
         T::decode(self, Frame::new(decoding, part, slots, depth_left, is_empty))
     }
 
-    #[inline]
+    #[inline(never)]
     fn encoded<T: Type>(
         self,
         memory: &[u8],
