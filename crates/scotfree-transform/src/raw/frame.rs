@@ -485,7 +485,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
             slots: self.slots,
             depth_left: self.depth_left,
             index: T::INDEX,
-            entries: const { &EntriesOf::<T>::ALL },
+            entries: EntriesOf::<T>::ALL,
         };
         let (at, next) = rest.decode(self.decoding, path)?;
         (self.at, self.stops) = (at, 0);

@@ -22,7 +22,7 @@ use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 /// Fields with lower numbers are looked up.
-const NUMBERS: usize = 64;
+const NUMBERS_MAX: usize = 64;
 
 /// So many bytes from where a field begins are within the input: tag, number and a text that is looked at.
 const LOOKED_AT: usize = 2 + 9 + SLACK;
@@ -46,29 +46,60 @@ const NOT_SIMPLE: Entry = Entry { wire: u8::MAX, class: 0, slot: 0, presence: 0,
 /// What becomes of a type's fields, by their numbers.
 ///
 /// Invariant: slots and presence bits lie within the first `slot_bytes` of a message's slots.
-pub(super) struct Entries {
-    of: [Entry; NUMBERS],
+pub(super) struct Entries<E: ?Sized = [Entry]> {
     slot_bytes: u32,
+    of: E,
 }
 
 /// Those of a type.
 pub(super) struct EntriesOf<T>(PhantomData<T>);
 
 impl<T: Type> EntriesOf<T> {
-    pub(super) const ALL: Entries = {
+    /// As few as its numbers need, roughly: each type of a program has some, and most have few numbers.
+    pub(super) const ALL: &'static Entries = match numbers(T::FIELDS) {
+        0 => &FirstOf::<T, 0>::ENTRIES,
+        1..=4 => &FirstOf::<T, 4>::ENTRIES,
+        5..=8 => &FirstOf::<T, 8>::ENTRIES,
+        9..=12 => &FirstOf::<T, 12>::ENTRIES,
+        13..=16 => &FirstOf::<T, 16>::ENTRIES,
+        17..=24 => &FirstOf::<T, 24>::ENTRIES,
+        25..=32 => &FirstOf::<T, 32>::ENTRIES,
+        33..=48 => &FirstOf::<T, 48>::ENTRIES,
+        _ => &FirstOf::<T, NUMBERS_MAX>::ENTRIES,
+    };
+}
+
+/// Those of the fields of a type with the lowest numbers.
+struct FirstOf<T, const NUMBERS: usize>(PhantomData<T>);
+
+impl<T: Type, const NUMBERS: usize> FirstOf<T, NUMBERS> {
+    const ENTRIES: Entries<[Entry; NUMBERS]> = {
         assert!(T::UNKNOWN_SLOT <= T::SLOT_BYTES);
-        let mut all = [NOT_SIMPLE; NUMBERS];
+        let mut of = [NOT_SIMPLE; NUMBERS];
         let mut index = 0;
         while index < T::FIELDS.len() {
             let field = slot_checked::<T>(index);
             if (field.number as usize) < NUMBERS && is_simple(&field) {
                 assert!((field.presence as u32) < T::UNKNOWN_SLOT * 8);
-                all[field.number as usize] = entry(&field);
+                of[field.number as usize] = entry(&field);
             }
             index += 1;
         }
-        Entries { of: all, slot_bytes: T::SLOT_BYTES }
+        Entries { slot_bytes: T::SLOT_BYTES, of }
     };
+}
+
+/// How many numbers are looked up: up to the highest one of a simple field.
+const fn numbers(fields: &[Field]) -> usize {
+    let (mut numbers, mut index) = (0, 0);
+    while index < fields.len() {
+        let number = fields[index].number as usize;
+        if number < NUMBERS_MAX && number >= numbers && is_simple(&fields[index]) {
+            numbers = number + 1;
+        }
+        index += 1;
+    }
+    numbers
 }
 
 const fn is_simple(field: &Field) -> bool {
@@ -153,7 +184,7 @@ pub struct Loose<'l> {
     room: *mut u8,
     /// Eight bytes of the arena that are nobody's: what is not as wide as a store is goes there.
     nowhere: *mut u8,
-    entries: &'static [Entry; NUMBERS],
+    entries: &'static [Entry],
 }
 
 impl<'l> Loose<'l> {
