@@ -104,9 +104,7 @@ impl<'m> View<'m> {
 
     /// The bytes of a span: in the input, or in the arena.
     pub(crate) fn bytes(&self, span: Span) -> &'m [u8] {
-        let whole = if span.at & IN_ARENA == 0 { self.input } else { self.memory };
-        let at = (span.at & !IN_ARENA) as usize;
-        &whole[at..at + span.len as usize]
+        bytes_in(self.memory, self.input, span)
     }
 
     /// The fields that the schema does not know, in their order: runs of bytes as they came.
@@ -117,10 +115,20 @@ impl<'m> View<'m> {
 
     /// The same as where they lie.
     pub(crate) fn unknown_runs(&self) -> impl Iterator<Item = Span> + use<'m> {
-        let memory = self.memory;
-        let runs = Span::read(&memory[self.slots as usize + unknown_slot(self.schema)..]);
-        (0..runs.len).map(move |run| Span::read(&memory[(runs.at + run * RUN_BYTES) as usize..]))
+        runs_in(self.memory, Span::read(&self.memory[self.slots as usize + unknown_slot(self.schema)..]))
     }
+}
+
+/// The runs of unknown fields that a slot says.
+pub(crate) fn runs_in(memory: &[u8], slot: Span) -> impl Iterator<Item = Span> + use<'_> {
+    (0..slot.len).map(move |run| Span::read(&memory[(slot.at + run * RUN_BYTES) as usize..]))
+}
+
+/// The bytes of a span.
+pub(crate) fn bytes_in<'m>(memory: &'m [u8], input: &'m [u8], span: Span) -> &'m [u8] {
+    let whole = if span.at & IN_ARENA == 0 { input } else { memory };
+    let at = (span.at & !IN_ARENA) as usize;
+    &whole[at..at + span.len as usize]
 }
 
 /// Decodes by the table; what is read lies in the arena and the input.

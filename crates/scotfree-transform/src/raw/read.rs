@@ -73,6 +73,15 @@ impl<'m, T: Type> Slots<'m, T> {
         unsafe { self.room.add(T::UNKNOWN_SLOT as usize + 4).cast::<u32>().read_unaligned() != 0 }
     }
 
+    /// Where these are, and how many.
+    #[inline(always)]
+    pub(crate) fn unknown(self) -> Span {
+        // SAFETY: as of `has_unknown`.
+        let word = unsafe { self.room.add(T::UNKNOWN_SLOT as usize).cast::<u64>().read_unaligned() };
+        let word = u64::from_le(word);
+        Span { at: word as u32, len: (word >> 32) as u32 }
+    }
+
     /// What is in a field's slot: zero, if it was never set.
     #[inline(always)]
     pub fn bits<const I: usize>(self) -> u64 {

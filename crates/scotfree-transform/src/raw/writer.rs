@@ -5,16 +5,16 @@
 mod plain;
 pub(crate) mod thrift;
 
-use super::path::Path;
+use super::path::{Path, Portable};
 use super::read::Slots;
 use super::word::{tag_of, MASKS};
-use crate::message::{Type, View};
+use crate::message::{bytes_in, runs_in, Type};
 use crate::planted::{self, Fault};
 use crate::protobuf::decode::wire_of;
 use crate::protobuf::encode::on_wire;
 use crate::protobuf::wire::Wire;
 use crate::schema::{Kind, Shape};
-use crate::slots::{width, SLACK};
+use crate::slots::{width, Span, SLACK};
 
 /// Appends to a vector. By value, so that where it stands lies in registers.
 pub struct Writer<'o> {
@@ -105,67 +105,57 @@ impl<'o> Writer<'o> {
         if value >> 56 == 0 {
             self.short_varint(path, at, value)
         } else {
-            self.long_varint(at, value)
+            debug_assert!(at + 10 <= self.room);
+            // SAFETY: there is room, as for a word.
+            unsafe { long_varint(self.start.add(at), value) }
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn long_varint(&mut self, at: usize, value: u64) -> usize {
-        let (bytes, count) = crate::protobuf::encode::encoded(value);
-        self.word(
-            at,
-            u64::from_le_bytes([
-                bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-            ]),
-        );
-        self.word(at + 8, u64::from(bytes[8]) | u64::from(bytes[9]) << 8);
-        count
     }
 
     /// Writes a field's string or bytes, which is there.
     #[inline(always)]
     #[must_use]
-    pub fn text<T: Type, const I: usize, P: Path>(mut self, path: P, of: Slots<'_, T>) -> Self {
-        let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
-        self.tagged(path, tag, tag_bytes, of.placed(of.bits::<I>()));
-        self
+    pub fn text<T: Type, const I: usize, P: Path>(self, _: P, of: Slots<'_, T>) -> Self {
+        let tag = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
+        self.tagged(tag, of.placed(of.bits::<I>()))
     }
 
+    /// Writes a text behind its tag. A short one here, as in most messages most are; others by one function for all.
     #[inline(always)]
-    fn tagged<P: Path>(
-        &mut self,
-        path: P,
-        tag: u64,
-        tag_bytes: usize,
-        (whole, at, len): (&[u8], usize, usize),
-    ) {
-        self.room(NUMBER_BYTES_MAX + len + SLACK);
-        self.word(self.at, tag);
-        self.at += tag_bytes;
-        self.at += if len < 0x80 {
-            self.word(self.at, len as u64);
-            1
-        } else {
-            self.short_varint(path, self.at, len as u64)
-        };
-        self.copy(whole, at, len);
+    fn tagged(mut self, (tag, tag_bytes): (u64, usize), (whole, at, len): (&[u8], usize, usize)) -> Self {
+        if is_short(whole, at, len) && self.room - self.at >= NUMBER_BYTES_MAX + SLACK {
+            self.word(self.at, tag);
+            self.word(self.at + tag_bytes, len as u64);
+            self.at += tag_bytes + 1;
+            self.short_copy(whole, at, len);
+            return self;
+        }
+        let (out, from) = self.parts();
+        let until = long_text(out, from, tag, whole, Span { at: at as u32, len: len as u32 });
+        Writer::new(out, until)
     }
 
-    /// Appends bytes of a whole, for which there is room: short ones by a length that does not depend on theirs, so
-    /// that no branch does.
+    /// Appends bytes of a whole, for which there is room.
     #[inline(always)]
     fn copy(&mut self, whole: &[u8], at: usize, len: usize) {
-        if len <= SLACK && at + SLACK <= whole.len() {
-            // SAFETY: so many bytes are within the whole, and there is room for them; the two do not overlap, since one
-            // is borrowed and the other is not.
-            unsafe {
-                let from = whole.as_ptr().add(at).cast::<[u8; SLACK]>();
-                self.start.add(self.at).cast::<[u8; SLACK]>().write_unaligned(from.read_unaligned());
-            }
+        if is_short(whole, at, len) {
+            self.short_copy(whole, at, len);
         } else {
-            // SAFETY: as above; the call asks itself whether so many bytes are within the whole.
-            unsafe { copy_long(self.start.add(self.at), whole, at, len) }
+            let bytes = &whole[at..at + len];
+            // SAFETY: there is room, which whoever calls has asked for.
+            unsafe { long_copy(self.start.add(self.at), bytes) }
+            self.at += len;
+        }
+    }
+
+    /// Short ones: by a length that does not depend on theirs, so that no branch does.
+    #[inline(always)]
+    fn short_copy(&mut self, whole: &[u8], at: usize, len: usize) {
+        debug_assert!(is_short(whole, at, len) && self.at + SLACK <= self.room);
+        // SAFETY: so many bytes are within the whole, and there is room for them; the two do not overlap, since one is
+        // borrowed and the other is not.
+        unsafe {
+            let from = whole.as_ptr().add(at).cast::<[u8; SLACK]>();
+            self.start.add(self.at).cast::<[u8; SLACK]>().write_unaligned(from.read_unaligned());
         }
         self.at += len;
     }
@@ -216,7 +206,7 @@ impl<'o> Writer<'o> {
         for index in 0..of.count::<I>() {
             let bits = of.element::<I>(index);
             if matches!(wire_of(field.kind), Wire::Bytes) {
-                writer.tagged(path, tag, tag_bytes, of.placed(bits));
+                writer = writer.tagged((tag, tag_bytes), of.placed(bits));
             } else {
                 writer.room(NUMBER_BYTES_MAX);
                 writer.word(writer.at, tag);
@@ -243,7 +233,9 @@ impl<'o> Writer<'o> {
     #[must_use]
     pub fn unknown<T: Type>(self, of: Slots<'_, T>) -> Self {
         if of.has_unknown() {
-            self.behind(|out| unknown_runs(of.view(), out))
+            let (out, at) = self.parts();
+            let at = unknown_runs(out, at, (of.memory, of.input), of.unknown());
+            Writer::new(out, at)
         } else {
             self
         }
@@ -275,25 +267,6 @@ impl<'o> Writer<'o> {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn unknown_runs(of: View<'_>, out: &mut Vec<u8>) {
-    of.unknown().for_each(|run| out.extend_from_slice(run));
-}
-
-/// Copies bytes of a whole. Out of line: otherwise the compiler makes one copy of unknown length of this one and of that
-/// of short ones.
-///
-/// # Safety
-///
-/// There is room for so many at `to`, which is not within the whole.
-#[inline(never)]
-unsafe fn copy_long(to: *mut u8, whole: &[u8], at: usize, len: usize) {
-    let bytes = &whole[at..at + len];
-    // SAFETY: the caller says so.
-    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), len) }
-}
-
 /// Makes room for so many bytes behind the first `at`, which were written: where they begin, and how many there may be.
 #[cold]
 #[inline(never)]
@@ -302,6 +275,64 @@ fn grown(out: &mut Vec<u8>, at: usize, bytes: usize) -> (*mut u8, usize) {
     unsafe { out.set_len(at) };
     out.reserve(bytes);
     (out.as_mut_ptr(), out.capacity())
+}
+
+/// Whether so many bytes of a whole are copied at once: few, and not at its end.
+#[inline(always)]
+fn is_short(whole: &[u8], at: usize, len: usize) -> bool {
+    len <= SLACK && at + SLACK <= whole.len()
+}
+
+/// Copies bytes to a place with room for them. A function of its own, since the compiler would else make one copy of
+/// this and of that of a length which it knows.
+///
+/// # Safety
+///
+/// There is room for as many bytes.
+#[inline(never)]
+unsafe fn long_copy(to: *mut u8, bytes: &[u8]) {
+    // SAFETY: the caller says so; the two do not overlap, since one is borrowed and the other is not.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+}
+
+/// Appends any text behind its tag, from `at` on; where it ends.
+#[inline(never)]
+fn long_text(out: &mut Vec<u8>, at: usize, tag: u64, whole: &[u8], text: Span) -> usize {
+    let bytes = &whole[text.at as usize..][..text.len as usize];
+    let mut writer = Writer::new(out, at);
+    writer.room(NUMBER_BYTES_MAX + bytes.len() + SLACK);
+    writer.word(writer.at, tag);
+    writer.at += 8 - tag.leading_zeros() as usize / 8;
+    writer.at += writer.short_varint(Portable, writer.at, bytes.len() as u64);
+    // SAFETY: there is room, which was asked for.
+    unsafe { long_copy(writer.start.add(writer.at), bytes) }
+    writer.at + bytes.len()
+}
+
+/// Appends the fields that a message's schema does not know, from `at` on; where they end.
+#[cold]
+#[inline(never)]
+fn unknown_runs(out: &mut Vec<u8>, at: usize, (memory, input): (&[u8], &[u8]), runs: Span) -> usize {
+    let mut writer = Writer::new(out, at);
+    for run in runs_in(memory, runs).map(|run| bytes_in(memory, input, run)) {
+        writer.room(run.len() + SLACK);
+        writer.copy(run, 0, run.len());
+    }
+    writer.at
+}
+
+/// Writes a number as a varint of up to ten bytes; how many these are.
+///
+/// # Safety
+///
+/// There is room for ten.
+#[cold]
+#[inline(never)]
+unsafe fn long_varint(to: *mut u8, value: u64) -> usize {
+    let (bytes, count) = crate::protobuf::encode::encoded(value);
+    // SAFETY: the caller says so.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    count
 }
 
 /// A length takes at most so many bytes.

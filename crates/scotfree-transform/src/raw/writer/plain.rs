@@ -94,14 +94,14 @@ impl Writer<'_> {
         } else {
             self.varint(path, self.at, length)
         };
-        self.short_copy(text);
+        self.words_copied(text);
         self
     }
 
     /// Appends bytes, for which there is room: up to 16 of them as words that overlap, since a call that copies takes
     /// longer than they do.
     #[inline(always)]
-    fn short_copy(&mut self, text: &[u8]) {
+    fn words_copied(&mut self, text: &[u8]) {
         match text.len() {
             8..=16 => {
                 let (first, last) = (word(&text[..8]), word(&text[text.len() - 8..]));
