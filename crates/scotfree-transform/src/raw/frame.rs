@@ -289,8 +289,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         // The first one is the tag's.
         let behind_tag = without_lowest(self.stops);
         if behind_tag == 0 {
-            let (raw, until) = number_slowly(self.input, self.at, (tag, tag_bytes), wire)?;
-            return Some((raw, until, 0));
+            let (raw, until) = number_slowly(self.input, self.at, tag, wire);
+            return (until != 0).then_some((raw, until, 0));
         }
         // SAFETY: there are stops, so that eight bytes are within the input, as said of them.
         let word = unsafe { self.word_within(self.at) };
@@ -307,7 +307,11 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
                 let until = self.looked + behind_tag.trailing_zeros() as usize + 1;
                 let bytes = until - from;
                 let raw = if bytes > 8 {
-                    number_slowly(self.input, self.at, (tag, tag_bytes), wire)?.0
+                    let (raw, until) = number_slowly(self.input, self.at, tag, wire);
+                    if until == 0 {
+                        return None;
+                    }
+                    raw
                 } else {
                     path.gathered(body & (u64::MAX >> (64 - 8 * bytes)))
                 };
@@ -683,16 +687,16 @@ const fn oneof_of<T: Type>(index: usize) -> (u16, u16) {
     }
 }
 
-/// A number behind its tag, and where it ends, if it is the next field: at the end of what was looked at, or of one that
-/// is longer than others.
+/// A number behind its tag, and where it ends, if it is the next field, otherwise 0: at the end of what was looked at, or
+/// of one that is longer than others. In registers, which an `Option` would not be.
 #[cold]
 #[inline(never)]
-fn number_slowly(
-    input: &[u8],
-    at: usize,
-    (tag, tag_bytes): (u64, usize),
-    wire: Wire,
-) -> Option<(u64, usize)> {
+fn number_slowly(input: &[u8], at: usize, tag: u64, wire: Wire) -> (u64, usize) {
+    number_at(input, at, tag, wire).unwrap_or((0, 0))
+}
+
+fn number_at(input: &[u8], at: usize, tag: u64, wire: Wire) -> Option<(u64, usize)> {
+    let tag_bytes = 8 - tag.leading_zeros() as usize / 8;
     if word_at(input, at) & MASKS[tag_bytes] != tag {
         return None;
     }

@@ -118,8 +118,20 @@ pub(crate) fn varint<P: Path>(
     Some((path.gathered(body & (stops ^ stops.wrapping_sub(1))), bytes))
 }
 
-#[inline(never)]
+/// The same as `varint` of what is longer than a word; in registers, which an `Option` of both would not be.
+#[inline(always)]
 pub(crate) fn long_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (value, bytes) = long_or_none(input, at);
+    (bytes != 0).then_some((value, bytes))
+}
+
+#[cold]
+#[inline(never)]
+fn long_or_none(input: &[u8], at: usize) -> (u64, usize) {
+    any_varint(input, at).unwrap_or((0, 0))
+}
+
+fn any_varint(input: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for (count, &byte) in input.get(at..)?.iter().take(10).enumerate() {
         let byte = if planted::is(Fault::LoseBitOfNinthByte) && count == 8 { byte & 0xbf } else { byte };
