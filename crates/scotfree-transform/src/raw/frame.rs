@@ -372,11 +372,12 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     fn span_ahead<const I: usize, P: Path>(&mut self, path: P) -> Option<(Span, usize)> {
         let field = const { T::FIELDS[I] };
         let (from, until) = self.length_ahead::<I>()?;
-        // SAFETY: as of `line_end`: a text begins at most `LENGTH_BEHIND_MAX` bytes behind its field.
-        if matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked))
-            && !unsafe { is_utf8_ahead(path, self.input, from, until) }
-        {
-            return None;
+        if matches!((field.kind, field.utf8), (Kind::String, Utf8::Checked)) {
+            // SAFETY: as of `line_end`: a text begins at most `LENGTH_BEHIND_MAX` bytes behind where its field does.
+            let is_text = unsafe { is_utf8_ahead(path, self.input, from, until) };
+            if !is_text {
+                return None;
+            }
         }
         Some((Span { at: from as u32, len: (until - from) as u32 }, until))
     }
@@ -445,9 +446,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
 
     /// Decodes a message, if it is the next field: within this one, or behind those that are there.
     #[inline(always)]
-    pub fn child<'f, const I: usize, C: Type>(
-        &'f mut self,
-    ) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
+    pub fn child<'f, const I: usize, C: Type>(&'f mut self) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
         let Some((from, until)) = self.length_ahead::<I>() else { return Ok(None) };
         let Some(depth_left) = self.depth_left.checked_sub(1) else {
@@ -720,8 +719,9 @@ fn without_lowest(bits: u64) -> u64 {
 #[inline(never)]
 fn long_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
     let (length, bytes) = long_varint(input, at)?;
-    // A sum of it is one, too: no message is longer.
-    (length <= i32::MAX as u64).then_some((length as usize, at + bytes))
+    // No message is longer, and no sum of it is more than a word.
+    let length = i32::try_from(length).ok()?;
+    Some((length as usize, at + bytes))
 }
 
 /// From where on fewer than `Padded::BEHIND` bytes follow.

@@ -216,8 +216,7 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
     pub fn by_table<T: Type, const I: usize>(mut self, of: Slots<'_, T>, presence: u64) -> Self {
         if is_written(&const { T::FIELDS[I] }, presence) {
             let (field, last) = (const { &T::FIELDS[I] }, self.last as i16);
-            self.writer =
-                self.writer.behind(|out| field_by_table(of.view(), field, last, F::PROTOCOL, out));
+            self.writer = self.writer.behind(|out| field_by_table(of.view(), field, last, F::PROTOCOL, out));
             self.last = const { id_of(&T::FIELDS[I]) };
         }
         self
