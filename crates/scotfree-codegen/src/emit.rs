@@ -164,11 +164,11 @@ fn message(
         out.push_str("    }\n\n");
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };
         let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn encode<'o, P: Path>(path: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {mutable}writer = writer.moved();");
-        straight::encode(schema, name, child, out);
+        straight::encode(schema, child, out);
         out.push_str("    }\n");
     }
     if source.is_thrift && !config.is_cold(schema) {
-        crate::thrift::straight::methods(&source.types, index, own, child, out);
+        crate::thrift::straight::methods(&source.types, index, child, out);
     }
     out.push_str("}\n\n");
     readers(names, name, &reader, schema, out);

@@ -1,6 +1,5 @@
 //! The straight line of a type: its fields in their order, each with one look whether it is the next.
 
-use crate::names::Name;
 use scotfree_transform::{Field, Kind, Shape, TypeSchema, NONE};
 use std::fmt::Write;
 
@@ -120,7 +119,7 @@ fn decode_step(at: usize, field: &Field, is_in_row: bool, child: &impl Fn(&Field
 }
 
 /// The body of `Type::encode`.
-pub(crate) fn encode(schema: &TypeSchema, own: &Name, child: impl Fn(&Field) -> String, out: &mut String) {
+pub(crate) fn encode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out: &mut String) {
     for word in 0..schema.presence_words {
         let _ = writeln!(out, "        let p{word} = message.presence::<{word}>();");
     }
@@ -142,28 +141,28 @@ pub(crate) fn encode(schema: &TypeSchema, own: &Name, child: impl Fn(&Field) -> 
                 }
                 room -= 1;
             }
-            let _ = writeln!(out, "            {}", encode_step(at, field, own, &child));
+            let _ = writeln!(out, "            {}", encode_step(at, field, &child));
         }
         out.push_str("        }\n");
     }
     out.push_str("        writer.unknown(message)\n");
 }
 
-fn encode_step(at: usize, field: &Field, own: &Name, child: &impl Fn(&Field) -> String) -> String {
-    let (word, bit, own) = (field.presence / 64, field.presence % 64, &own.name);
+fn encode_step(at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
+    let (word, bit) = (field.presence / 64, field.presence % 64);
     let is_there = format!("if p{word} & {:#x} != 0", 1_u64 << bit);
     match step(field) {
-        Step::Number | Step::Truth => format!("writer.number::<{own}, {at}, P>(path, message, p{word});"),
-        Step::Text => format!("{is_there} {{ writer = writer.text::<{own}, {at}, P>(path, message); }}"),
-        Step::Each => format!("{is_there} {{ writer = writer.each::<{own}, {at}, P>(path, message); }}"),
+        Step::Number | Step::Truth => format!("writer.number::<Self, {at}, P>(path, message, p{word});"),
+        Step::Text => format!("{is_there} {{ writer = writer.text::<Self, {at}, P>(path, message); }}"),
+        Step::Each => format!("{is_there} {{ writer = writer.each::<Self, {at}, P>(path, message); }}"),
         Step::Child { is_many: false } => {
             let inner = child(field);
-            format!("if let Some(inner) = message.message::<{at}, {inner}>() {{ let (begun, from) = writer.begin::<{own}, {at}>(); writer = path.encode::<{inner}>(inner, begun).end(from); }}")
+            format!("if let Some(inner) = message.message::<{at}, {inner}>() {{ let (begun, from) = writer.begin::<Self, {at}>(); writer = path.encode::<{inner}>(inner, begun).end(from); }}")
         }
         Step::Child { is_many: true } => {
             let inner = child(field);
-            format!("{is_there} {{ for index in 0..message.count::<{at}>() {{ let (begun, from) = writer.begin::<{own}, {at}>(); writer = path.encode::<{inner}>(message.element_message::<{at}, {inner}>(index), begun).end(from); }} }}")
+            format!("{is_there} {{ for index in 0..message.count::<{at}>() {{ let (begun, from) = writer.begin::<Self, {at}>(); writer = path.encode::<{inner}>(message.element_message::<{at}, {inner}>(index), begun).end(from); }} }}")
         }
-        Step::Table => format!("{is_there} {{ writer = writer.by_table::<{own}, {at}>(message); }}"),
+        Step::Table => format!("{is_there} {{ writer = writer.by_table::<Self, {at}>(message); }}"),
     }
 }

@@ -128,11 +128,11 @@ fn a_struct_has_a_line_of_what_it_does_and_leaves_the_rest_to_the_table() {
         "frame.structs::<4, super::a::A, P>(path)?;",
         "if frame.is_at_end() { break 'line; }",
         "line.room_for_numbers(1);",
-        "line.number::<A, 0, P>(path, message, p0);",
-        "line = line.child::<A, 3, super::a::A, P>(path, message);",
-        "line = line.by_table::<A, 5>(message, p0);",
-        "line = line.by_table::<A, 6>(message, p0);",
-        "line = line.by_table::<A, 7>(message, p0);",
+        "line.number::<Self, 0, P>(path, message, p0);",
+        "line = line.child::<Self, 3, super::a::A, P>(path, message);",
+        "line = line.by_table::<Self, 5>(message, p0);",
+        "line = line.by_table::<Self, 6>(message, p0);",
+        "line = line.by_table::<Self, 7>(message, p0);",
     ] {
         assert_eq!(code.matches(step).count(), 1, "{step}");
     }

@@ -35,20 +35,14 @@ fn step(types: &Types, field: &Field) -> Step {
 }
 
 /// The methods of `Type`. What is no struct on the wire has none: a container within another one, a map's entry.
-pub(crate) fn methods(
-    types: &Types,
-    index: usize,
-    own: &str,
-    child: impl Fn(&Field) -> String,
-    out: &mut String,
-) {
+pub(crate) fn methods(types: &Types, index: usize, child: impl Fn(&Field) -> String, out: &mut String) {
     let schema = &types.types[index];
     let is_its_entry = |field: &Field| field.shape == Shape::Map && field.sub as usize == index;
     if schema.is_container || types.types.iter().any(|of| of.fields.iter().any(is_its_entry)) {
         return;
     }
     decode(types, schema, &child, out);
-    encode(types, schema, own, &child, out);
+    encode(types, schema, &child, out);
 }
 
 fn decode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String, out: &mut String) {
@@ -91,13 +85,7 @@ fn decode_step(types: &Types, at: usize, field: &Field, child: &impl Fn(&Field) 
     }
 }
 
-fn encode(
-    types: &Types,
-    schema: &TypeSchema,
-    own: &str,
-    child: &impl Fn(&Field) -> String,
-    out: &mut String,
-) {
+fn encode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String, out: &mut String) {
     let steps: Vec<Step> = schema.fields.iter().map(|field| step(types, field)).collect();
     let path = if steps.iter().any(|step| *step != Step::Table) { "path" } else { "_" };
     let line = if steps.is_empty() { "line" } else { "mut line" };
@@ -119,14 +107,14 @@ fn encode(
             let _ = writeln!(out, "        line.room_for_numbers({room});");
         }
         let text = match steps[at] {
-            Step::Number => format!("line.number::<{own}, {at}, P>(path, message, p{word});"),
-            Step::Text => format!("line = line.text::<{own}, {at}, P>(path, message, p{word});"),
-            Step::Each => format!("line = line.each::<{own}, {at}, P>(path, message, p{word});"),
-            Step::Child => format!("line = line.child::<{own}, {at}, {}, P>(path, message);", child(field)),
+            Step::Number => format!("line.number::<Self, {at}, P>(path, message, p{word});"),
+            Step::Text => format!("line = line.text::<Self, {at}, P>(path, message, p{word});"),
+            Step::Each => format!("line = line.each::<Self, {at}, P>(path, message, p{word});"),
+            Step::Child => format!("line = line.child::<Self, {at}, {}, P>(path, message);", child(field)),
             Step::Structs => {
-                format!("line = line.structs::<{own}, {at}, {}, P>(path, message, p{word});", child(field))
+                format!("line = line.structs::<Self, {at}, {}, P>(path, message, p{word});", child(field))
             }
-            Step::Table => format!("line = line.by_table::<{own}, {at}>(message, p{word});"),
+            Step::Table => format!("line = line.by_table::<Self, {at}>(message, p{word});"),
         };
         let _ = writeln!(out, "        {text}");
     }

@@ -109,9 +109,9 @@ pub mod golden {
             let mut line = ThriftWriter::<F>::new(writer);
             let p0 = message.presence::<0>();
             line.room_for_numbers(1);
-            line.number::<Choice, 0, P>(path, message, p0);
-            line = line.by_table::<Choice, 1>(message, p0);
-            line = line.child::<Choice, 2, super::golden::All, P>(path, message);
+            line.number::<Self, 0, P>(path, message, p0);
+            line = line.by_table::<Self, 1>(message, p0);
+            line = line.child::<Self, 2, super::golden::All, P>(path, message);
             line.end(message)
         }
     }
@@ -334,29 +334,29 @@ pub mod golden {
             let mut line = ThriftWriter::<F>::new(writer);
             let p0 = message.presence::<0>();
             line.room_for_numbers(7);
-            line.number::<All, 0, P>(path, message, p0);
-            line.number::<All, 1, P>(path, message, p0);
-            line.number::<All, 2, P>(path, message, p0);
-            line.number::<All, 3, P>(path, message, p0);
-            line.number::<All, 4, P>(path, message, p0);
-            line.number::<All, 5, P>(path, message, p0);
-            line.number::<All, 6, P>(path, message, p0);
-            line = line.text::<All, 7, P>(path, message, p0);
-            line = line.text::<All, 8, P>(path, message, p0);
-            line = line.by_table::<All, 9>(message, p0);
-            line = line.child::<All, 10, super::golden::Choice, P>(path, message);
+            line.number::<Self, 0, P>(path, message, p0);
+            line.number::<Self, 1, P>(path, message, p0);
+            line.number::<Self, 2, P>(path, message, p0);
+            line.number::<Self, 3, P>(path, message, p0);
+            line.number::<Self, 4, P>(path, message, p0);
+            line.number::<Self, 5, P>(path, message, p0);
+            line.number::<Self, 6, P>(path, message, p0);
+            line = line.text::<Self, 7, P>(path, message, p0);
+            line = line.text::<Self, 8, P>(path, message, p0);
+            line = line.by_table::<Self, 9>(message, p0);
+            line = line.child::<Self, 10, super::golden::Choice, P>(path, message);
             line.room_for_numbers(1);
-            line.number::<All, 11, P>(path, message, p0);
-            line = line.each::<All, 12, P>(path, message, p0);
-            line = line.each::<All, 13, P>(path, message, p0);
-            line = line.by_table::<All, 14>(message, p0);
-            line = line.by_table::<All, 15>(message, p0);
-            line = line.by_table::<All, 16>(message, p0);
+            line.number::<Self, 11, P>(path, message, p0);
+            line = line.each::<Self, 12, P>(path, message, p0);
+            line = line.each::<Self, 13, P>(path, message, p0);
+            line = line.by_table::<Self, 14>(message, p0);
+            line = line.by_table::<Self, 15>(message, p0);
+            line = line.by_table::<Self, 16>(message, p0);
             line.room_for_numbers(1);
-            line.number::<All, 17, P>(path, message, p0);
-            line = line.by_table::<All, 18>(message, p0);
+            line.number::<Self, 17, P>(path, message, p0);
+            line = line.by_table::<Self, 18>(message, p0);
             line.room_for_numbers(1);
-            line.number::<All, 19, P>(path, message, p0);
+            line.number::<Self, 19, P>(path, message, p0);
             line.end(message)
         }
     }
@@ -841,15 +841,15 @@ pub mod golden {
             let mut line = ThriftWriter::<F>::new(writer);
             let p0 = message.presence::<0>();
             line.room_for_numbers(1);
-            line.number::<Needs, 0, P>(path, message, p0);
-            line = line.each::<Needs, 1, P>(path, message, p0);
-            line = line.text::<Needs, 2, P>(path, message, p0);
-            line = line.by_table::<Needs, 3>(message, p0);
-            line = line.child::<Needs, 4, super::golden::All, P>(path, message);
+            line.number::<Self, 0, P>(path, message, p0);
+            line = line.each::<Self, 1, P>(path, message, p0);
+            line = line.text::<Self, 2, P>(path, message, p0);
+            line = line.by_table::<Self, 3>(message, p0);
+            line = line.child::<Self, 4, super::golden::All, P>(path, message);
             line.room_for_numbers(2);
-            line.number::<Needs, 5, P>(path, message, p0);
-            line.number::<Needs, 6, P>(path, message, p0);
-            line = line.each::<Needs, 7, P>(path, message, p0);
+            line.number::<Self, 5, P>(path, message, p0);
+            line.number::<Self, 6, P>(path, message, p0);
+            line = line.each::<Self, 7, P>(path, message, p0);
             line.end(message)
         }
     }
