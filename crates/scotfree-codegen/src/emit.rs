@@ -4,7 +4,7 @@ use crate::names::{self, camel, escaped, snake, Name, Names};
 use crate::{owned, straight, Config, Defined};
 use scotfree_transform::descriptor::EnumDescription;
 use scotfree_transform::{Field, Kind, Shape, TypeSchema, Utf8, NONE};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A module: what is in it, and modules within it.
@@ -26,16 +26,26 @@ impl Module {
     pub(crate) fn write(&self, depth: usize, runtime: &str, out: &mut String) {
         let indent = "    ".repeat(depth);
         for line in self.text.lines() {
+            // What is in no module says it itself.
+            if depth == 0 && ITEMS.iter().any(|item| line.starts_with(item)) {
+                let _ = writeln!(out, "{ALLOWED}");
+            }
             let _ = if line.is_empty() { writeln!(out) } else { writeln!(out, "{indent}{line}") };
         }
         for (name, module) in &self.modules {
-            let _ = writeln!(out, "{indent}#[allow(unused_imports)]\n{indent}pub mod {name} {{");
+            let _ = writeln!(out, "{indent}{ALLOWED}\n{indent}pub mod {name} {{");
             let _ = writeln!(out, "{indent}    use {runtime}::generated::*;");
             module.write(depth + 1, runtime, out);
             let _ = writeln!(out, "{indent}}}");
         }
     }
 }
+
+/// What a file may say that Rust's own lints would have otherwise, and what nobody calls yet.
+const ALLOWED: &str = "#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]";
+
+/// How the items begin that are generated.
+const ITEMS: [&str; 5] = ["pub enum ", "pub struct ", "pub trait ", "impl", "fn "];
 
 /// All types of a set of files.
 pub(crate) fn file(sources: &[Defined], config: &Config) -> String {
@@ -84,7 +94,7 @@ pub(crate) fn opening(config: &Config) -> String {
 /// The set of types that all of them are of.
 fn types(source: &Defined, out: &mut String) {
     let set = source.set();
-    let _ = writeln!(out, "/// The types of this file, by their places.\npub static {set}: Types = Types {{");
+    let _ = writeln!(out, "/// The types of this file, by their places.\n#[allow(dead_code)]\npub static {set}: Types = Types {{");
     out.push_str("    types: Cow::Borrowed(&[\n");
     for (schema, name) in source.types.types.iter().zip(&source.names.types) {
         let own = name.from(&[]);
@@ -186,7 +196,7 @@ fn readers(names: &Names, name: &Name, reader: &str, schema: &TypeSchema, out: &
         let (returns, body) = getter(at, field, inner);
         let _ = writeln!(out, "    /// Field {}.\n    #[inline(always)]\n    pub fn {rust}(self) -> {returns} {{\n        {body}\n    }}\n", field.number);
     }
-    out.push_str("}\n");
+    let _ = writeln!(out, "}}\n\nimpl ::std::fmt::Debug for {reader}<'_> {{\n    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {{\n        ::std::fmt::Debug::fmt(&self.0, f)\n    }}\n}}");
 }
 
 /// How its fields are filled.
@@ -354,22 +364,26 @@ pub(crate) fn number(kind: Kind) -> (&'static str, &'static str) {
 
 /// An enumeration: of equal numbers the first name.
 fn enumeration(of: &EnumDescription, name: &Name, out: &mut String) {
-    let mut seen = BTreeMap::new();
+    let mut numbers = BTreeSet::new();
     let own = &name.name;
     let prefix = format!("{}_", snake(&of.name).to_uppercase());
     let stripped = of.values.iter().all(|(value, _)| {
         value.strip_prefix(&prefix).is_some_and(|rest| rest.starts_with(char::is_alphabetic))
     });
+    let first = of.values.iter().filter(|(_, number)| numbers.insert(*number));
+    let mut values: Vec<(String, i32)> = first
+        .map(|(value, number)| {
+            let short = if stripped { &value[prefix.len()..] } else { value };
+            (escaped(&camel(&short.to_lowercase())), *number)
+        })
+        .collect();
+    names::distinct_values(values.iter_mut().map(|(rust, _)| rust));
     let _ = writeln!(out, "\n/// Values of `{}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]\n#[repr(i32)]\n#[allow(missing_docs)]\npub enum {own} {{", of.name);
-    for (value, number) in &of.values {
-        let short = if stripped { &value[prefix.len()..] } else { value };
-        let rust = escaped(&camel(&short.to_lowercase()));
-        if seen.insert(*number, rust.clone()).is_none() {
-            let _ = writeln!(out, "    {rust} = {number},");
-        }
+    for (rust, number) in &values {
+        let _ = writeln!(out, "    {rust} = {number},");
     }
     let _ = writeln!(out, "}}\n\nimpl TryFrom<i32> for {own} {{\n    type Error = i32;\n\n    fn try_from(number: i32) -> Result<Self, i32> {{\n        match number {{");
-    for (number, rust) in &seen {
+    for (rust, number) in &values {
         let _ = writeln!(out, "            {number} => Ok({own}::{rust}),");
     }
     out.push_str("            _ => Err(number),\n        }\n    }\n}\n");

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 pub use thrift::ThriftError;
 
-/// Why nothing was generated.
-#[derive(Debug, Error)]
+/// Why nothing was generated. It is debugged as it is displayed, since a build.rs that unwraps it shows it so.
+#[derive(Error)]
 pub enum CodegenError {
     /// The files are not Protobuf, or what they import is not found.
     #[error("compile {files}: {reason}")]
@@ -61,6 +61,12 @@ pub enum CodegenError {
         /// What the system says.
         reason: std::io::Error,
     },
+}
+
+impl std::fmt::Debug for CodegenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 /// What is generated, and where to.
@@ -160,6 +166,7 @@ impl Config {
     }
 
     /// Compiles files, of Protobuf or by their ending of Thrift, which lie in one of `includes`, as does what they import.
+    /// Tells cargo to run build.rs again when one of them changes.
     pub fn compile(
         &self,
         files: &[impl AsRef<Path>],
@@ -167,9 +174,12 @@ impl Config {
     ) -> Result<(), CodegenError> {
         let folder = self.out_dir.clone().ok_or(CodegenError::NoFolder)?;
         let path = folder.join(&self.file_name);
-        let text = self.generate(files, includes)?;
-        std::fs::write(&path, text)
-            .map_err(|reason| CodegenError::Write { path: path.display().to_string(), reason })
+        let defined = self.load(files, includes)?;
+        std::fs::write(&path, self.text(&defined)?)
+            .map_err(|reason| CodegenError::Write { path: path.display().to_string(), reason })?;
+        // Outside of build.rs these are lines that nobody reads.
+        sources_of(&defined).for_each(|path| println!("cargo:rerun-if-changed={}", path.display()));
+        Ok(())
     }
 
     /// The same as text.
@@ -178,24 +188,47 @@ impl Config {
         files: &[impl AsRef<Path>],
         includes: &[impl AsRef<Path>],
     ) -> Result<String, CodegenError> {
+        self.text(&self.load(files, includes)?)
+    }
+
+    /// The files that are read: those that are named, and what they import.
+    pub fn sources(
+        &self,
+        files: &[impl AsRef<Path>],
+        includes: &[impl AsRef<Path>],
+    ) -> Result<Vec<PathBuf>, CodegenError> {
+        Ok(sources_of(&self.load(files, includes)?).cloned().collect())
+    }
+
+    /// What files define, a set for each language.
+    fn load(
+        &self,
+        files: &[impl AsRef<Path>],
+        includes: &[impl AsRef<Path>],
+    ) -> Result<Vec<Defined>, CodegenError> {
         let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
         let includes: Vec<&Path> = includes.iter().map(AsRef::as_ref).collect();
         let (thrift, proto): (Vec<&Path>, Vec<&Path>) =
             files.into_iter().partition(|file| file.extension().is_some_and(|ending| ending == "thrift"));
-        if self.is_visited {
-            if let Some(file) = thrift.first() {
-                return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
-            }
-            return visit::file(&proto::load(&proto, &includes, self.case())?, self);
+        if let Some(file) = thrift.first().filter(|_| self.is_visited) {
+            return Err(CodegenError::NotVisited { field: file.display().to_string(), why: "Thrift" });
         }
-        let mut sources = Vec::new();
+        let mut defined = Vec::new();
         if !proto.is_empty() {
-            sources.push(proto::load(&proto, &includes, self.case())?);
+            defined.push(proto::load(&proto, &includes, self.case())?);
         }
         if !thrift.is_empty() {
-            sources.push(thrift::load(&thrift, &includes)?);
+            defined.push(thrift::load(&thrift, &includes)?);
         }
-        Ok(emit::file(&sources, self))
+        Ok(defined)
+    }
+
+    fn text(&self, defined: &[Defined]) -> Result<String, CodegenError> {
+        if self.is_visited {
+            visit::file(defined, self)
+        } else {
+            Ok(emit::file(defined, self))
+        }
     }
 
     /// How names are said: beside structs of prost's names, views have these too.
@@ -221,6 +254,12 @@ struct Defined {
     messages: Vec<MessageDescription>,
     names: names::Names,
     is_thrift: bool,
+    /// The files that say so, as far as they are files.
+    sources: Vec<PathBuf>,
+}
+
+fn sources_of(defined: &[Defined]) -> impl Iterator<Item = &PathBuf> {
+    defined.iter().flat_map(|defined| &defined.sources)
 }
 
 impl Defined {

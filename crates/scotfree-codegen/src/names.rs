@@ -124,6 +124,17 @@ impl Case {
     }
 }
 
+/// Has no two values of an enumeration be the same, as `a_b` and `A_B` would.
+pub(crate) fn distinct_values<'v>(values: impl Iterator<Item = &'v mut String>) {
+    let mut taken = BTreeSet::new();
+    for value in values {
+        while taken.contains(value) {
+            value.push('_');
+        }
+        taken.insert(value.clone());
+    }
+}
+
 /// `FooBar` of `foo_bar`.
 pub(crate) fn camel(name: &str) -> String {
     let mut camel = String::new();
@@ -220,6 +231,13 @@ mod tests {
             (getter("slots"), getter("type"), module("Str")),
             ("slots_".into(), "r#type".into(), "str_".into())
         );
+    }
+
+    #[test]
+    fn no_two_values_are_the_same() {
+        let mut values = ["Self_", "A", "Self_", "Self__"].map(str::to_owned);
+        distinct_values(values.iter_mut());
+        assert_eq!(values, ["Self_", "A", "Self__", "Self___"]);
     }
 
     #[test]

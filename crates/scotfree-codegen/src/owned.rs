@@ -6,7 +6,7 @@ mod fields;
 mod shared;
 
 use crate::emit::number;
-use crate::names::Name;
+use crate::names::{self, Name};
 use crate::{Config, Defined};
 use fields::{Holder, Plain};
 use heck::{ToSnakeCase, ToUpperCamelCase};
@@ -45,7 +45,7 @@ fn escaped(name: &str) -> String {
     match name {
         "extern" => "extern_".to_owned(),
         _ if name.starts_with(char::is_numeric) => format!("_{name}"),
-        _ => crate::names::escaped(name),
+        _ => names::escaped(name),
     }
 }
 
@@ -275,12 +275,13 @@ pub(crate) fn enumeration(of: &EnumDescription, name: &Name, owned: &Owned, out:
         return;
     }
     let mut seen = BTreeSet::new();
-    let values: Vec<(String, &String, i32)> = of
+    let mut values: Vec<(String, &String, i32)> = of
         .values
         .iter()
         .filter(|(_, number)| seen.insert(*number))
         .map(|(proto, number)| (shared::variant(own, proto), proto, *number))
         .collect();
+    names::distinct_values(values.iter_mut().map(|(rust, ..)| rust));
     let Some((first, ..)) = values.first() else { return };
     let first = values.iter().find(|(.., number)| *number == 0).map_or(first, |(name, ..)| name);
     let _ = writeln!(out, "\n/// Values of `{}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]\n#[repr(i32)]\n#[allow(missing_docs)]\npub enum {own} {{", of.name);

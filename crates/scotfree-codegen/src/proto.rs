@@ -6,13 +6,14 @@
 use crate::{names, CodegenError, Defined};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
 use scotfree_transform::descriptor::{read, types_of};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn load(files: &[&Path], includes: &[&Path], case: names::Case) -> Result<Defined, CodegenError> {
     if files.is_empty() {
         return Ok(Defined::default());
     }
     let mut files = read(&compiled(files, includes)?)?;
+    let sources = files.iter().filter_map(|file| found(&file.name, includes)).collect();
     if files.iter().any(|file| file.name == OWN) {
         files.retain(|file| file.name != OWN && file.name != DESCRIPTOR);
     }
@@ -23,7 +24,13 @@ pub(crate) fn load(files: &[&Path], includes: &[&Path], case: names::Case) -> Re
         messages: loaded.messages,
         names: names::Names::of(&files, case),
         is_thrift: false,
+        sources,
     })
+}
+
+/// Where a file is that was compiled: nowhere, if the compiler or this crate brings it along.
+fn found(name: &str, includes: &[&Path]) -> Option<PathBuf> {
+    includes.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Files and what they import as a `FileDescriptorSet`, options among them, for types that are loaded at run time.

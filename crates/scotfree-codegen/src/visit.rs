@@ -9,12 +9,13 @@ use scotfree_transform::{Field, Kind, Shape, TypeSchema};
 use std::fmt::Write;
 
 /// The visitors of all types of a set of files.
-pub(crate) fn file(defined: &Defined, config: &Config) -> Result<String, CodegenError> {
+pub(crate) fn file(sources: &[Defined], config: &Config) -> Result<String, CodegenError> {
     let mut root = Module::default();
-    let names = &defined.names;
-    for (schema, name) in defined.types.types.iter().zip(&names.types) {
-        refuse(schema)?;
-        message(names, schema, name, root.at(&name.modules));
+    for Defined { types, names, .. } in sources {
+        for (schema, name) in types.types.iter().zip(&names.types) {
+            refuse(schema)?;
+            message(names, schema, name, root.at(&name.modules));
+        }
     }
     let mut out = opening(config);
     root.write(0, &config.runtime, &mut out);

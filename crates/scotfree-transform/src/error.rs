@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// The arena may hold no more: its own bound, or that of the message's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the arena may hold no more; give it a higher limit, or reset it after each message")]
+#[error("the arena may hold no more than slots_bytes_max allows; raise that limit, or reset the arena after each message")]
 pub struct Exhausted;
 
 /// Why bytes were not decoded, and where: `at` counts bytes from the beginning of the message.
@@ -95,16 +95,16 @@ pub enum DecodeError {
         at: usize,
     },
     /// Messages in messages, deeper than `Limits::depth_max`.
-    #[error("byte {at}: deeper than the limit")]
+    #[error("byte {at}: a message lies deeper than the limit, depth_max")]
     TooDeep {
         /// Where the message begins that is too deep.
         at: usize,
     },
     /// More bytes than `Limits::message_bytes_max`.
-    #[error("the message is longer than the limit")]
+    #[error("the message is longer than the limit, message_bytes_max")]
     TooLarge,
     /// More runs of unknown fields than `Limits::unknown_fields_max`.
-    #[error("byte {at}: more unknown fields than the limit")]
+    #[error("byte {at}: more unknown fields than the limit, unknown_fields_max")]
     TooManyUnknown {
         /// Where the first one too many is.
         at: usize,

@@ -8,6 +8,7 @@
 #![allow(clippy::inline_always)]
 
 mod arena;
+mod debug;
 pub mod descriptor;
 pub mod dynamic;
 mod edit;

@@ -5,7 +5,8 @@
 pub struct Limits {
     /// Bytes on the wire; no more than 2^31 - 1 in any case, since places in it are told in 31 bits.
     pub message_bytes_max: u32,
-    /// How deep messages lie within each other: the root is at depth 1.
+    /// How deep messages lie within each other: the root is at depth 1. Each level takes stack, with optimisation 0.3 to
+    /// 1.3 kB (a plain struct of 64 fields up to 10), without it up to 60: whoever raises this gives the thread more.
     pub depth_max: u16,
     /// Bytes of slots in the arena, which an empty message within another takes as much as a full one.
     pub slots_bytes_max: u32,

@@ -255,7 +255,7 @@ impl<T: Type> Message<T> {
         thrift::encode::<T>(protocol, self.slots(), out);
     }
 
-    fn slots(&self) -> Slots<'_, T> {
+    pub(crate) fn slots(&self) -> Slots<'_, T> {
         Slots::new(&self.arena.memory.bytes, &self.arena.input, self.slots)
     }
 }

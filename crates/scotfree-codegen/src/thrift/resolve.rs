@@ -19,7 +19,8 @@ pub(crate) fn load(files: &[&Path], includes: &[&Path]) -> Result<Defined, Thrif
         let path = loader.found(file, None).ok_or_else(missing)?;
         loader.load(&path)?;
     }
-    Resolver { files: &loader.files }.all()
+    let defined = Resolver { files: &loader.files }.all()?;
+    Ok(Defined { sources: loader.by_path.into_keys().collect(), ..defined })
 }
 
 /// A file, its included ones by the names that they go by in it.

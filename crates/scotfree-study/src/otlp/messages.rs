@@ -6,9 +6,11 @@ use ::scotfree_transform::generated::*;
 
 
 /// Messages of `Resource`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum Resource {}
 
 /// Who is handed the fields of a [`Resource`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait ResourceVisitor<'i> {
     /// Field 1.
     #[inline(always)]
@@ -16,6 +18,7 @@ pub trait ResourceVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl Resource {
     /// Hands out the fields of a message as they come.
     #[inline(always)]
@@ -42,9 +45,11 @@ impl Resource {
 }
 
 /// Messages of `KeyValue`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum KeyValue {}
 
 /// Who is handed the fields of a [`KeyValue`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait KeyValueVisitor<'i> {
     /// Field 1.
     #[inline(always)]
@@ -56,6 +61,7 @@ pub trait KeyValueVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl KeyValue {
     /// Hands out the fields of a message as they come.
     #[inline(always)]
@@ -87,9 +93,11 @@ impl KeyValue {
 }
 
 /// Messages of `AnyValue`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum AnyValue {}
 
 /// Who is handed the fields of a [`AnyValue`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait AnyValueVisitor<'i> {
     /// Field 1.
     #[inline(always)]
@@ -121,6 +129,7 @@ pub trait AnyValueVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl AnyValue {
     /// Hands out the fields of a message as they come.
     #[inline(always)]
@@ -177,9 +186,11 @@ impl AnyValue {
 }
 
 /// Messages of `Span`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum Span {}
 
 /// Who is handed the fields of a [`Span`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait SpanVisitor<'i> {
     /// Field 1.
     #[inline(always)]
@@ -231,6 +242,7 @@ pub trait SpanVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl Span {
     /// Hands out the fields of a message as they come.
     #[inline(always)]
@@ -312,9 +324,11 @@ impl Span {
 }
 
 /// Messages of `Link`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum Link {}
 
 /// Who is handed the fields of a [`Link`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait LinkVisitor<'i> {
     /// Field 1.
     #[inline(always)]
@@ -330,6 +344,7 @@ pub trait LinkVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl Link {
     /// Hands out the fields of a message as they come.
     #[inline(always)]
@@ -366,9 +381,11 @@ impl Link {
 }
 
 /// Messages of `Status`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub enum Status {}
 
 /// Who is handed the fields of a [`Status`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub trait StatusVisitor<'i> {
     /// Field 2.
     #[inline(always)]
@@ -380,6 +397,7 @@ pub trait StatusVisitor<'i> {
 
 }
 
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 impl Status {
     /// Hands out the fields of a message as they come.
     #[inline(always)]

@@ -5,6 +5,7 @@
 use ::scotfree_transform::generated::*;
 
 /// The types of this file, by their places.
+#[allow(dead_code)]
 pub static THRIFT_TYPES: Types = Types {
     types: Cow::Borrowed(&[
         TypeSchema { name: Cow::Borrowed("golden.Choice"), slot_bytes: 24, presence_words: 1, fields: Cow::Borrowed(<golden::Choice as Type>::FIELDS),
@@ -36,7 +37,7 @@ pub static THRIFT_TYPES: Types = Types {
     ]),
 };
 
-#[allow(unused_imports)]
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
 pub mod golden {
     use ::scotfree_transform::generated::*;
 
@@ -145,6 +146,12 @@ pub mod golden {
             self.0.message::<2, super::golden::All>().map(<super::golden::All as Type>::reader)
         }
 
+    }
+
+    impl ::std::fmt::Debug for ChoiceRef<'_> {
+        fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+            ::std::fmt::Debug::fmt(&self.0, f)
+        }
     }
 
     /// One of [`Choice`] to be filled.
@@ -498,6 +505,12 @@ pub mod golden {
             self.0.has::<19>().then(|| self.0.bits_if_there::<19>() as i32)
         }
 
+    }
+
+    impl ::std::fmt::Debug for AllRef<'_> {
+        fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+            ::std::fmt::Debug::fmt(&self.0, f)
+        }
     }
 
     /// One of [`All`] to be filled.
@@ -918,6 +931,12 @@ pub mod golden {
 
     }
 
+    impl ::std::fmt::Debug for NeedsRef<'_> {
+        fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+            ::std::fmt::Debug::fmt(&self.0, f)
+        }
+    }
+
     /// One of [`Needs`] to be filled.
     pub struct NeedsMut<'m>(Edit<'m, Needs>);
 
@@ -1043,7 +1062,7 @@ pub mod golden {
             }
         }
     }
-    #[allow(unused_imports)]
+    #[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
     pub mod all {
         use ::scotfree_transform::generated::*;
 
@@ -1106,6 +1125,12 @@ pub mod golden {
                 (0..slots.count::<0>()).map(move |index| slots.element::<0>(index) as i32)
             }
 
+        }
+
+        impl ::std::fmt::Debug for GridListRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
         }
 
         /// One of [`GridList`] to be filled.
@@ -1196,6 +1221,12 @@ pub mod golden {
                 self.0.message::<1, super::super::golden::all::GroupsValueList>().map(<super::super::golden::all::GroupsValueList as Type>::reader)
             }
 
+        }
+
+        impl ::std::fmt::Debug for GroupsEntryRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
         }
 
         /// One of [`GroupsEntry`] to be filled.
@@ -1294,6 +1325,12 @@ pub mod golden {
 
         }
 
+        impl ::std::fmt::Debug for GroupsValueListRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
         /// One of [`GroupsValueList`] to be filled.
         pub struct GroupsValueListMut<'m>(Edit<'m, GroupsValueList>);
 
@@ -1382,6 +1419,12 @@ pub mod golden {
                 self.0.message::<1, super::super::golden::all::KeyedValueMap>().map(<super::super::golden::all::KeyedValueMap as Type>::reader)
             }
 
+        }
+
+        impl ::std::fmt::Debug for KeyedEntryRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
         }
 
         /// One of [`KeyedEntry`] to be filled.
@@ -1480,6 +1523,12 @@ pub mod golden {
 
         }
 
+        impl ::std::fmt::Debug for KeyedKeySetRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
         /// One of [`KeyedKeySet`] to be filled.
         pub struct KeyedKeySetMut<'m>(Edit<'m, KeyedKeySet>);
 
@@ -1562,6 +1611,12 @@ pub mod golden {
                 (0..slots.count::<0>()).map(move |index| <super::super::golden::all::KeyedValueMapEntry as Type>::reader(slots.element_message::<0, super::super::golden::all::KeyedValueMapEntry>(index)))
             }
 
+        }
+
+        impl ::std::fmt::Debug for KeyedValueMapRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
         }
 
         /// One of [`KeyedValueMap`] to be filled.
@@ -1654,6 +1709,12 @@ pub mod golden {
 
         }
 
+        impl ::std::fmt::Debug for KeyedValueMapEntryRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
         /// One of [`KeyedValueMapEntry`] to be filled.
         pub struct KeyedValueMapEntryMut<'m>(Edit<'m, KeyedValueMapEntry>);
 
@@ -1689,7 +1750,7 @@ pub mod golden {
 
         }
     }
-    #[allow(unused_imports)]
+    #[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
     pub mod choice {
         use ::scotfree_transform::generated::*;
 
@@ -1754,6 +1815,12 @@ pub mod golden {
 
         }
 
+        impl ::std::fmt::Debug for ManyListRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
         /// One of [`ManyList`] to be filled.
         pub struct ManyListMut<'m>(Edit<'m, ManyList>);
 
@@ -1777,7 +1844,7 @@ pub mod golden {
 
         }
     }
-    #[allow(unused_imports)]
+    #[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
     pub mod needs {
         use ::scotfree_transform::generated::*;
 
@@ -1846,6 +1913,12 @@ pub mod golden {
                 self.0.message::<1, super::super::golden::All>().map(<super::super::golden::All as Type>::reader)
             }
 
+        }
+
+        impl ::std::fmt::Debug for MapEntryRef<'_> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Debug::fmt(&self.0, f)
+            }
         }
 
         /// One of [`MapEntry`] to be filled.

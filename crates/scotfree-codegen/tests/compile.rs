@@ -1,0 +1,46 @@
+//! What a build.rs is told: which files were read, and what is wrong with them.
+
+#![allow(clippy::unwrap_used)]
+
+use scotfree_codegen::{CodegenError, Config};
+use std::path::Path;
+
+fn written(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn the_sources_are_all_files_that_were_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let imports = "import 'other.proto'; import 'google/protobuf/timestamp.proto'; import 'scotfree.proto';";
+    written(
+        &folder,
+        &[
+            ("a.proto", &format!("syntax = 'proto3'; {imports} message A {{ B b = 1; }}")),
+            ("other.proto", "syntax = 'proto3'; message B {}"),
+            ("unread.proto", "syntax = 'proto3'; message C {}"),
+            ("a.thrift", "include 'other.thrift' struct A { 1: other.B b }"),
+            ("other.thrift", "struct B {}"),
+        ],
+    );
+    // Named below the folder, or within it.
+    for name in [folder.join("a.proto"), "a.proto".into()] {
+        let mut sources = Config::new().sources(&[&name, Path::new("a.thrift")], &[&folder]).unwrap();
+        sources.sort();
+        let expected = ["a.proto", "a.thrift", "other.proto", "other.thrift"].map(|name| folder.join(name));
+        assert_eq!(sources, expected);
+    }
+}
+
+#[test]
+fn a_build_script_that_unwraps_shows_where_it_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), &[("a.proto", "syntax = 'proto3';\nmessage A { B b = 1; }")]);
+    let error = Config::new().out_dir(folder.path()).compile(&["a.proto"], &[folder.path()]).unwrap_err();
+    assert!(matches!(error, CodegenError::Proto { .. }));
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(error.to_string().starts_with("compile a.proto: a.proto:2:13: "), "{error}");
+}
