@@ -70,6 +70,7 @@ impl Bytes<'_> {
         }
     }
 
+    #[inline(never)]
     fn long_varint(&mut self, end: usize) -> Result<u64, DecodeError> {
         let (start, mut value) = (self.at, 0_u64);
         for (count, &byte) in self.input[start..end].iter().take(VARINT_BYTES_MAX).enumerate() {

@@ -390,7 +390,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let at = self.at + tag_bytes;
         let (length, from) = if body & 0x80 == 0 {
             ((body & 0x7f) as usize, at + 1)
-        } else if body & 0x8000 == 0 {
+        } else if !matches!(T::FIELDS[I].kind, Kind::String | Kind::Bytes) && body & 0x8000 == 0 {
+            // A message's, since many are so long; most texts are short, and long ones copied or looked at longer.
             ((body & 0x7f | body >> 1 & 0x3f80) as usize, at + 2)
         } else {
             long_length(self.input, at)?

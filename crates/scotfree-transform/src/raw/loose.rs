@@ -126,10 +126,11 @@ const fn entry(field: &Field) -> Entry {
 /// What becomes of a kind's numbers.
 #[derive(Clone, Copy)]
 struct Class {
-    /// The bits of a varint that count, and the most that they count as.
-    kept: u64,
-    most: u64,
-    is_zigzag: u64,
+    /// How many bytes of a number count, and the most that they count as: 1, or all bits.
+    kept_bytes: u8,
+    most: i8,
+    /// All bits, if it is.
+    is_zigzag: i8,
     width: u8,
     is_text: bool,
 }
@@ -167,9 +168,9 @@ const fn class(kind: Kind) -> Class {
     let is_bool = matches!(kind, Kind::Bool);
     let width = width(kind);
     Class {
-        kept: if is_bool { u64::MAX } else { MASKS[width as usize] },
-        most: if is_bool { 1 } else { u64::MAX },
-        is_zigzag: if matches!(kind, Kind::Sint32 | Kind::Sint64) { u64::MAX } else { 0 },
+        kept_bytes: if is_bool { 8 } else { width as u8 },
+        most: if is_bool { 1 } else { -1 },
+        is_zigzag: if matches!(kind, Kind::Sint32 | Kind::Sint64) { -1 } else { 0 },
         width: width as u8,
         is_text: matches!(kind, Kind::String),
     }
@@ -233,9 +234,10 @@ impl<'l> Loose<'l> {
                 let raw = path.gathered(body & (stops ^ stops.wrapping_sub(1)));
                 let from = number_at + stops.trailing_zeros() as usize / 8 + 1;
                 if tag & 7 == Wire::Varint.code() {
-                    let varint = (raw & class.kept).min(class.most);
+                    let kept = raw & MASKS[class.kept_bytes as usize % MASKS.len()];
+                    let varint = kept.min(i64::from(class.most) as u64);
                     let zigzag = varint >> 1 ^ (varint & 1).wrapping_neg();
-                    (varint ^ (varint ^ zigzag) & class.is_zigzag, from)
+                    (varint ^ (varint ^ zigzag) & i64::from(class.is_zigzag) as u64, from)
                 } else {
                     // SAFETY: as above, behind a number of at most nine bytes.
                     let text = unsafe { text_within(input, from) };
