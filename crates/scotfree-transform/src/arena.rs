@@ -73,8 +73,10 @@ impl Memory {
     pub(crate) fn allocate(&mut self, bytes: u32) -> Result<Offset, Exhausted> {
         let at = self.used.max(FIRST);
         self.used = self.end(at, bytes)?;
-        // Of a length that is known when this is compiled, for a type's slots: some stores, and no call.
-        self.bytes[at as usize..][..bytes.next_multiple_of(ALIGNED) as usize].fill(0);
+        // Of a length that is known when this is compiled, for a type's slots: some stores, and no call. There is always
+        // room; what follows if not is code that is there for the limit, too.
+        let (first, bytes) = (at as usize, bytes.next_multiple_of(ALIGNED) as usize);
+        self.bytes.get_mut(first..first + bytes).ok_or(Exhausted)?.fill(0);
         Ok(at)
     }
 

@@ -6,7 +6,7 @@
 use super::encode::encoded;
 use super::wire::{Bytes, Tag, Wire};
 use crate::arena::{Memory, Offset};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, Exhausted};
 use crate::kinds;
 use crate::limits::Limits;
 use crate::planted::{self, Fault};
@@ -179,8 +179,7 @@ impl Decoding<'_> {
         match field.shape {
             Shape::Repeated | Shape::Packed | Shape::Map => {
                 let size = width(field.kind);
-                let at = self.one_more(slot, size)?;
-                write(&mut self.memory.bytes[at..], size, value);
+                self.push(slot, size, value)?;
                 self.mark(place, field, true);
             }
             Shape::Implicit | Shape::Explicit | Shape::Required => {
@@ -195,12 +194,14 @@ impl Decoding<'_> {
         Ok(())
     }
 
-    /// Room for one more element of what is repeated; where it lies.
-    pub(crate) fn one_more(&mut self, slot: usize, size: u32) -> Result<usize, DecodeError> {
+    /// Puts one more element behind those of a slot. A call, since else each field of many values would have all this.
+    #[inline(never)]
+    pub(crate) fn push(&mut self, slot: usize, size: u32, value: u64) -> Result<(), Exhausted> {
         let span = Span::read(&self.memory.bytes[slot..]);
         let at = self.memory.room_for_one_more(span.at, span.len, size)?;
         Span { at, len: span.len + 1 }.write(&mut self.memory.bytes[slot..]);
-        Ok((at + span.len * size) as usize)
+        write(&mut self.memory.bytes[(at + span.len * size) as usize..], size, value);
+        Ok(())
     }
 
     /// Says that a field is there, or is not; of those of which one may be there the others are not.
@@ -272,8 +273,7 @@ impl Decoding<'_> {
         let slots = match field.shape {
             Shape::Repeated | Shape::Packed | Shape::Map => {
                 let slots = self.memory.allocate(schema.slot_bytes)?;
-                let element = self.one_more(slot, width(field.kind))?;
-                write(&mut self.memory.bytes[element..], 4, slots.into());
+                self.push(slot, width(field.kind), slots.into())?;
                 self.mark(place, field, true);
                 slots
             }
@@ -315,9 +315,7 @@ impl Decoding<'_> {
             return Err(DecodeError::TooManyUnknown { at });
         };
         self.unknown_left = left;
-        let element = self.one_more(place.slots as usize + unknown_slot(place.schema), RUN_BYTES)?;
-        run.write(&mut self.memory.bytes[element..]);
-        Ok(())
+        Ok(self.push(place.slots as usize + unknown_slot(place.schema), RUN_BYTES, run.word())?)
     }
 
     /// Keeps a number of a packed field that its closed enumeration does not know, as if it stood behind a tag.

@@ -438,8 +438,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     fn push(&mut self, field: Field, value: u64) -> Option<()> {
         let slot = (self.slots + field.slot) as usize;
-        let element = self.decoding.one_more(slot, width(field.kind)).ok()?;
-        crate::protobuf::decode::write(&mut self.decoding.memory.bytes[element..], width(field.kind), value);
+        self.decoding.push(slot, width(field.kind), value).ok()?;
         self.presence.as_mut()[field.presence as usize / 64] |= 1 << (field.presence % 64);
         self.find_room();
         Some(())
@@ -459,8 +458,11 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let is_empty = field.shape.is_many() || !is_there;
         let slots = if is_empty {
             let slots = self.decoding.memory.allocate(C::SLOT_BYTES)?;
-            let place = if field.shape.is_many() { self.decoding.one_more(slot, 4)? } else { slot };
-            crate::protobuf::decode::write(&mut self.decoding.memory.bytes[place..], 4, slots.into());
+            if field.shape.is_many() {
+                self.decoding.push(slot, 4, slots.into())?;
+            } else {
+                crate::protobuf::decode::write(&mut self.decoding.memory.bytes[slot..], 4, slots.into());
+            }
             self.mark::<I>();
             slots
         } else {

@@ -116,12 +116,13 @@ impl<'o> Writer<'o> {
     #[must_use]
     pub fn text<T: Type, const I: usize, P: Path>(self, _: P, of: Slots<'_, T>) -> Self {
         let tag = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
-        self.tagged(tag, of.placed(of.bits::<I>()))
+        self.tagged(tag, of, of.bits::<I>())
     }
 
     /// Writes a text behind its tag. A short one here, as in most messages most are; others by one function for all.
     #[inline(always)]
-    fn tagged(mut self, (tag, tag_bytes): (u64, usize), (whole, at, len): (&[u8], usize, usize)) -> Self {
+    fn tagged<T: Type>(mut self, (tag, tag_bytes): (u64, usize), of: Slots<'_, T>, bits: u64) -> Self {
+        let (whole, at, len) = of.placed(bits);
         if is_short(whole, at, len) && self.room - self.at >= NUMBER_BYTES_MAX + SLACK {
             self.word(self.at, tag);
             self.word(self.at + tag_bytes, len as u64);
@@ -130,7 +131,7 @@ impl<'o> Writer<'o> {
             return self;
         }
         let (out, from) = self.parts();
-        let until = long_text(out, from, tag, whole, Span { at: at as u32, len: len as u32 });
+        let until = long_text(out, from, tag, whole, bits);
         Writer::new(out, until)
     }
 
@@ -206,7 +207,7 @@ impl<'o> Writer<'o> {
         for index in 0..of.count::<I>() {
             let bits = of.element::<I>(index);
             if matches!(wire_of(field.kind), Wire::Bytes) {
-                writer = writer.tagged((tag, tag_bytes), of.placed(bits));
+                writer = writer.tagged((tag, tag_bytes), of, bits);
             } else {
                 writer.room(NUMBER_BYTES_MAX);
                 writer.word(writer.at, tag);
@@ -295,10 +296,10 @@ unsafe fn long_copy(to: *mut u8, bytes: &[u8]) {
     unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
 }
 
-/// Appends any text behind its tag, from `at` on; where it ends.
+/// Appends any text behind its tag, from `at` on; where it ends. It lies in the whole where its slot says.
 #[inline(never)]
-fn long_text(out: &mut Vec<u8>, at: usize, tag: u64, whole: &[u8], text: Span) -> usize {
-    let bytes = &whole[text.at as usize..][..text.len as usize];
+fn long_text(out: &mut Vec<u8>, at: usize, tag: u64, whole: &[u8], bits: u64) -> usize {
+    let bytes = bytes_in(whole, whole, Span { at: bits as u32, len: (bits >> 32) as u32 });
     let mut writer = Writer::new(out, at);
     writer.room(NUMBER_BYTES_MAX + bytes.len() + SLACK);
     writer.word(writer.at, tag);
