@@ -449,9 +449,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     pub fn child<'f, const I: usize, C: Type>(&'f mut self) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
         let Some((from, until)) = self.length_ahead::<I>() else { return Ok(None) };
-        let Some(depth_left) = self.depth_left.checked_sub(1) else {
-            return Err(DecodeError::TooDeep { at: self.at });
-        };
+        // Where none may be within this one the table says so.
+        let Some(depth_left) = self.depth_left.checked_sub(1) else { return Ok(None) };
         let slot = (self.slots + field.slot) as usize;
         let bit = 1_u64 << (field.presence % 64);
         let is_there = self.presence.as_ref()[field.presence as usize / 64] & bit != 0;
