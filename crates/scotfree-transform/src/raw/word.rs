@@ -1,6 +1,6 @@
 //! Eight bytes of an input at once.
 
-use super::path::{Path, Portable};
+use super::path::Path;
 use crate::planted::{self, Fault};
 use crate::protobuf::wire::Wire;
 
