@@ -1,5 +1,5 @@
-//! Messages of three classes and of other shapes for each codec, and what reads every field of each; and messages of random
-//! types (schemata.rs).
+//! Messages of three classes and of other shapes for each codec, and what reads every field of each; and messages and
+//! structs of random types (schemata.rs, thrift_schemata.rs).
 
 #[path = "build/classes.rs"]
 mod classes;
@@ -12,6 +12,8 @@ mod peers;
 #[path = "build/reading.rs"]
 mod reading;
 mod schemata;
+#[allow(dead_code)]
+mod thrift_schemata;
 
 use protox::prost_reflect::{DescriptorPool, MessageDescriptor};
 use reading::Dialect;
@@ -81,6 +83,7 @@ fn tested(out: &Path) {
     std::fs::write(out.join("uuid.bin"), set).unwrap();
     ours().file_name("thrift.rs").compile(&["every.thrift", "post.thrift"], &["thrift"]).unwrap();
     random(out);
+    random_thrift(out);
     owned(out, &every);
 }
 
@@ -96,6 +99,17 @@ fn random(out: &Path) {
     config.file_name("schemata.rs").compile(&random, &[out]).unwrap();
     let set = protox::compile(random, [out]).unwrap();
     std::fs::write(out.join("schemata.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
+}
+
+/// Structs of random types.
+fn random_thrift(out: &Path) {
+    println!("cargo::rerun-if-changed=thrift_schemata.rs");
+    let random = thrift_schemata::write(out);
+    let mut config = scotfree_codegen::Config::new();
+    thrift_schemata::cold().into_iter().for_each(|name| {
+        config.cold(name);
+    });
+    config.file_name("thrift_schemata.rs").compile(&random, &[out]).unwrap();
 }
 
 /// Plain structs: ours, and prost's with what decodes them here.

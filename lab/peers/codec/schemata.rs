@@ -54,7 +54,7 @@ fn third(place: usize) -> &'static str {
 }
 
 const TYPE_NAMES: [&str; 12] =
-    ["Leaf", "Type", "Option", "Result", "Self", "Field", "RootRef", "match", "Slots", "Some", "Kind", "Cow"];
+    ["P", "Type", "Option", "Result", "Self", "Field", "RootRef", "match", "Slots", "Some", "Kind", "Cow"];
 
 const WORDS: [&str; 24] = [
     "type",
