@@ -12,6 +12,7 @@ pub mod otlp;
 pub mod proxy;
 pub mod resp;
 pub mod snapshot;
+pub mod thrift;
 pub mod transform;
 pub mod wire;
 
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },
     Target { name: "transform_protobuf", run: transform::protobuf, seeds: transform::protobuf_seeds },
     Target { name: "transform_descriptor", run: transform::descriptor, seeds: transform::descriptor_seeds },
+    Target { name: "transform_thrift", run: thrift::thrift, seeds: thrift::thrift_seeds },
     Target { name: "retrieval_snapshot", run: snapshot::snapshot, seeds: snapshot::seeds },
 ];
 

@@ -14,7 +14,7 @@ mod messages {
 use messages::every::{kinds, three, two};
 
 /// A few messages' worth: what costs more is refused.
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 16,
     depth_max: 20,
     slots_bytes_max: 1 << 20,
