@@ -40,7 +40,7 @@ cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
 step "the codec beside others"
-cargo test -q --locked --manifest-path lab/peers/codec/Cargo.toml 2>&1 | tee -a "$log"
+cargo test -q --locked --features buffa --manifest-path lab/peers/codec/Cargo.toml 2>&1 | tee -a "$log"
 
 step "the codec under tonic"
 cargo test -q --locked --manifest-path adapters/tonic/Cargo.toml --workspace 2>&1 | tee -a "$log"

@@ -1,6 +1,9 @@
 //! Messages of three classes and of other shapes for each codec, and what reads every field of each; and messages and
 //! structs of random types (schemata.rs, thrift_schemata.rs).
 
+#[cfg(feature = "buffa")]
+#[path = "build/buffa.rs"]
+mod buffa;
 #[path = "build/classes.rs"]
 mod classes;
 #[path = "src/drawn.rs"]
@@ -97,8 +100,10 @@ fn random(out: &Path) {
         config.cold(name);
     });
     config.file_name("schemata.rs").compile(&random, &[out]).unwrap();
-    let set = protox::compile(random, [out]).unwrap();
+    let set = protox::compile(&random, [out]).unwrap();
     std::fs::write(out.join("schemata.bin"), protox::prost::Message::encode_to_vec(&set)).unwrap();
+    #[cfg(feature = "buffa")]
+    buffa::random(out, &random);
 }
 
 /// Structs of random types.
