@@ -43,7 +43,6 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         out.push_str(text);
         out.push('\n');
     };
-    line("if frame.is_over() { return Ok(frame.ended_at()); }");
     line("let mut next = 0;");
     if count >= WIDE {
         line("if frame.is_sparse() {");

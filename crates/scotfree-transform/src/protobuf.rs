@@ -116,11 +116,22 @@ fn straight<T: Type>(
     let begun = Begun::<T>::root(&mut decoding, end, depth_left)?;
     let slots = begun.slots;
     match path {
-        CpuPath::Portable => Portable.decode(begun),
+        CpuPath::Portable => portably_decoded(begun),
         #[cfg(target_arch = "x86_64")]
         CpuPath::Bmi2(path) => path.decode(begun),
     }?;
     Ok(slots)
+}
+
+/// Out of line, as `portably_encoded`, so that whoever chooses among the paths is short.
+#[inline(never)]
+fn portably_decoded<T: Type>(begun: Begun<'_, '_, T>) -> Result<usize, DecodeError> {
+    Portable.decode(begun)
+}
+
+#[inline(never)]
+fn portably_encoded<'o, T: Type>(message: Slots<'_, T>, writer: Writer<'o>) -> Writer<'o> {
+    Portable.encode(message, writer)
 }
 
 /// What is short is copied, so that there are bytes behind it: cheaper than asking at each field how many there are.
@@ -158,7 +169,7 @@ pub fn encode_on<T: Type>(path: CpuPath, message: Slots<'_, T>, out: &mut Vec<u8
     let at = out.len();
     let writer = Writer::new(out, at);
     match path {
-        CpuPath::Portable => Portable.encode(message, writer),
+        CpuPath::Portable => portably_encoded(message, writer),
         #[cfg(target_arch = "x86_64")]
         CpuPath::Bmi2(path) => path.encode(message, writer),
     }

@@ -6,7 +6,7 @@
 pub(crate) mod thrift;
 
 use super::loose::{sparse_bytes, Entries, EntriesOf, Loose};
-use super::path::{Path, STOPS_BYTES};
+use super::path::{Path, Portable, STOPS_BYTES};
 use super::read::slot_checked;
 use super::text::{is_utf8, is_utf8_ahead};
 use super::word::{bytes_within, long_varint, tag_of, varint, word_at, word_at_end, word_within, MASKS};
@@ -388,14 +388,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, Wire::Bytes) };
         let body = self.ahead_behind(tag, tag_bytes)? >> (8 * tag_bytes);
         let at = self.at + tag_bytes;
-        let (length, from) = if body & 0x80 == 0 {
-            ((body & 0x7f) as usize, at + 1)
-        } else if !matches!(T::FIELDS[I].kind, Kind::String | Kind::Bytes) && body & 0x8000 == 0 {
-            // A message's, since many are so long; most texts are short, and long ones copied or looked at longer.
-            ((body & 0x7f | body >> 1 & 0x3f80) as usize, at + 2)
-        } else {
-            long_length(self.input, at)?
-        };
+        let (length, from) =
+            if body & 0x80 == 0 { ((body & 0x7f) as usize, at + 1) } else { long_length(self.input, at) };
         let until = from + length;
         (until <= self.end).then_some((from, until))
     }
@@ -716,14 +710,14 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// A length of more than two bytes, and what is behind it.
-#[cold]
+/// A length of more than one byte, and what is behind it: one function for all fields. Of what is no length it is longer
+/// than any message, since an `Option` of both would not be in registers.
 #[inline(never)]
-fn long_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
-    let (length, bytes) = long_varint(input, at)?;
-    // No message is longer, and no sum of it is more than a word.
-    let length = i32::try_from(length).ok()?;
-    Some((length as usize, at + bytes))
+fn long_length(input: &[u8], at: usize) -> (usize, usize) {
+    const TOO_LONG: usize = u32::MAX as usize;
+    let found = varint(Portable, word_at(input, at), 8, input, at, false);
+    let (length, bytes) = found.unwrap_or((u64::MAX, 0));
+    (i32::try_from(length).map_or(TOO_LONG, |length| length as usize), at + bytes)
 }
 
 /// From where on fewer than `Padded::BEHIND` bytes follow.

@@ -133,8 +133,7 @@ pub trait Path: Copy + 'static {
 pub struct Portable;
 
 impl Path for Portable {
-    // Out of line, so that whoever chooses among the paths is short.
-    #[inline(never)]
+    #[inline]
     fn decoded<T: Type>(
         self,
         decoding: &mut Decoding<'_>,
@@ -143,10 +142,13 @@ impl Path for Portable {
         depth_left: u16,
         is_empty: bool,
     ) -> Result<usize, DecodeError> {
+        if is_nothing::<T>(&part) {
+            return Ok(part.end);
+        }
         T::decode(self, Frame::new(decoding, part, slots, depth_left, is_empty))
     }
 
-    #[inline(never)]
+    #[inline]
     fn encoded<T: Type>(
         self,
         memory: &[u8],
@@ -321,6 +323,12 @@ fn is_microcode() -> bool {
     is_amd && base + if base == 0xf { extended } else { 0 } < 0x19
 }
 
+/// Whether a message has no fields and needs none, which is asked before anything else: many within others are such.
+#[inline(always)]
+fn is_nothing<T: Type>(part: &Range<usize>) -> bool {
+    part.is_empty() && !T::HAS_REQUIRED
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 #[inline]
@@ -332,6 +340,9 @@ fn decoded_bmi2<T: Type>(
     depth_left: u16,
     is_empty: bool,
 ) -> Result<usize, DecodeError> {
+    if is_nothing::<T>(&part) {
+        return Ok(part.end);
+    }
     T::decode(path, Frame::new(decoding, part, slots, depth_left, is_empty))
 }
 
