@@ -5,38 +5,6 @@
 use scotfree_transform::descriptor::{EnumDescription, File, MessageDescription};
 use std::collections::BTreeSet;
 
-/// Types that generated code names as they are.
-const OWN: &[&str] = &[
-    "Cow",
-    "DecodeError",
-    "Edit",
-    "EnumSchema",
-    "ExactSizeIterator",
-    "Exhausted",
-    "Field",
-    "Frame",
-    "Kind",
-    "Need",
-    "Option",
-    "Part",
-    "Path",
-    "Raw",
-    "Result",
-    "Self",
-    "Shape",
-    "Slots",
-    "ThriftFormat",
-    "ThriftFrame",
-    "ThriftWriter",
-    "TryFrom",
-    "Type",
-    "TypeSchema",
-    "Types",
-    "Utf8",
-    "Visit",
-    "Writer",
-];
-
 /// Where something is: modules from the root, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -79,17 +47,15 @@ impl Names {
         names.distinct()
     }
 
-    /// Has no two of one module be the same, readers and editors of messages among them, nor one be what generated code
-    /// calls by its name.
+    /// Has no two of one module be the same, readers and editors of messages among them, nor one be a word of Rust that
+    /// cannot be a name.
     pub(crate) fn distinct(mut self) -> Names {
         let mut taken = BTreeSet::new();
         let types = self.types.iter_mut().map(|name| (name, "Message", &["", "Ref", "Mut"][..]));
         for (name, more, suffixes) in types.chain(self.enums.iter_mut().map(|name| (name, "Enum", &[""][..])))
         {
             let with = |name: &Name, suffix: &str| (name.modules.clone(), format!("{}{suffix}", name.name));
-            while OWN.contains(&&*name.name)
-                || suffixes.iter().any(|suffix| taken.contains(&with(name, suffix)))
-            {
+            while name.name == "Self" || suffixes.iter().any(|suffix| taken.contains(&with(name, suffix))) {
                 name.name.push_str(more);
             }
             taken.extend(suffixes.iter().map(|suffix| with(name, suffix)));
@@ -220,11 +186,11 @@ mod tests {
     #[test]
     fn no_two_names_are_the_same() {
         let names =
-            Names { types: named(&["Foo", "FooRef", "foo", "Type"]), enums: named(&["FooMut", "Bar"]) };
+            Names { types: named(&["Foo", "FooRef", "foo", "Self"]), enums: named(&["FooMut", "Bar"]) };
         let names = names.distinct();
         assert_eq!(
             names.types.iter().map(|name| &*name.name).collect::<Vec<_>>(),
-            ["Foo", "FooRefMessage", "FooMessage", "TypeMessage"]
+            ["Foo", "FooRefMessage", "FooMessage", "SelfMessage"]
         );
         assert_eq!(names.enums.iter().map(|name| &*name.name).collect::<Vec<_>>(), ["FooMutEnum", "Bar"]);
         assert_eq!(

@@ -47,7 +47,7 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
     if count >= WIDE {
         line("if frame.is_sparse() {");
         line("    (frame, next) = frame.other(path)?;");
-        line("    if next == DONE { return Ok(frame.ended_at()); }");
+        line("    if next == __rt::DONE { return Ok(frame.ended_at()); }");
         line("}");
     }
     line("loop {");
@@ -83,7 +83,7 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
     line("    }");
     line("    if frame.is_over() { return Ok(frame.ended_at()); }");
     line("    (frame, next) = frame.other(path)?;");
-    line("    if next == DONE { return Ok(frame.ended_at()); }");
+    line("    if next == __rt::DONE { return Ok(frame.ended_at()); }");
     line("}");
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn encode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
             if is_number(field) {
                 if room == 0 {
                     room = fields[place..].iter().take_while(|field| is_number(field)).count();
-                    let _ = writeln!(out, "            writer.room({room} * NUMBER_BYTES_MAX);");
+                    let _ = writeln!(out, "            writer.room({room} * __rt::NUMBER_BYTES_MAX);");
                 }
                 room -= 1;
             }

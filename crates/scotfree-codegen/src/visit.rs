@@ -52,20 +52,20 @@ fn message(names: &Names, schema: &TypeSchema, name: &Name, out: &mut String) {
         );
     }
     out.push_str("}\n\n");
-    let _ = writeln!(out, "impl {own} {{\n    /// Hands out the fields of a message as they come.\n    #[inline(always)]\n    pub fn visit<'i>(message: Part<'i, {own}>, to: &mut impl {visitor}<'i>) -> Result<(), DecodeError> {{\n        let mut visit = Visit::new(message);\n        loop {{");
+    let _ = writeln!(out, "impl {own} {{\n    /// Hands out the fields of a message as they come.\n    #[inline(always)]\n    pub fn visit<'i>(message: __rt::Part<'i, {own}>, to: &mut impl {visitor}<'i>) -> ::core::result::Result<(), __rt::DecodeError> {{\n        let mut visit = __rt::Visit::new(message);\n        loop {{");
     for (field, proto) in schema.fields.iter().zip(&*schema.names) {
         let head = if field.shape == Shape::Repeated { "while" } else { "if" };
         let (next, call) = (next(field), call(field, proto));
         let _ = writeln!(out, "            {head} let Some(value) = {next} {{\n                {call};\n                if visit.is_over() {{ return Ok(()); }}\n            }}");
     }
-    let _ = writeln!(out, "            if visit.is_over() {{ return Ok(()); }}\n            visit = Self::other(visit, to)?;\n        }}\n    }}\n\n    #[inline(never)]\n    fn other<'i>(mut visit: Visit<'i>, to: &mut impl {visitor}<'i>) -> Result<Visit<'i>, DecodeError> {{\n        match visit.other()? {{");
+    let _ = writeln!(out, "            if visit.is_over() {{ return Ok(()); }}\n            visit = Self::other(visit, to)?;\n        }}\n    }}\n\n    #[inline(never)]\n    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl {visitor}<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {{\n        match visit.other()? {{");
     for (field, proto) in schema.fields.iter().zip(&*schema.names) {
         let (number, call) = (field.number, call(field, proto));
         let _ = if is_bytes(field.kind) {
-            writeln!(out, "            (Raw::Bytes(value), {number}) => {call},")
+            writeln!(out, "            (__rt::Raw::Bytes(value), {number}) => {call},")
         } else {
             let kind = field.kind;
-            writeln!(out, "            (Raw::Number(value, width), {number}) if is_of(Kind::{kind:?}, width) => {call},")
+            writeln!(out, "            (__rt::Raw::Number(value, width), {number}) if __rt::is_of(__rt::Kind::{kind:?}, width) => {call},")
         };
     }
     out.push_str("            _ => {}\n        }\n        Ok(visit)\n    }\n}\n");
@@ -74,7 +74,7 @@ fn message(names: &Names, schema: &TypeSchema, name: &Name, out: &mut String) {
 /// The type of what is handed out.
 fn handed(names: &Names, name: &Name, field: &Field) -> String {
     match field.kind {
-        Kind::Message => format!("Part<'i, {}>", names.types[field.sub as usize].from(&name.modules)),
+        Kind::Message => format!("__rt::Part<'i, {}>", names.types[field.sub as usize].from(&name.modules)),
         Kind::String | Kind::Bytes => "&'i [u8]".to_owned(),
         kind => number(kind).0.to_owned(),
     }
@@ -85,7 +85,7 @@ fn next(field: &Field) -> String {
     if is_bytes(field.kind) {
         format!("visit.bytes::<{}>()", field.number)
     } else {
-        format!("visit.number::<{}>(Kind::{:?})", field.number, field.kind)
+        format!("visit.number::<{}>(__rt::Kind::{:?})", field.number, field.kind)
     }
 }
 
@@ -93,7 +93,7 @@ fn call(field: &Field, proto: &str) -> String {
     let value = match field.kind {
         Kind::Message => "value.of()".to_owned(),
         Kind::String | Kind::Bytes => "value.bytes()".to_owned(),
-        kind => number(kind).1.replace('$', &format!("in_slot(Kind::{kind:?}, value)")),
+        kind => number(kind).1.replace('$', &format!("__rt::in_slot(__rt::Kind::{kind:?}, value)")),
     };
     format!("to.{}({value})", escaped(&snake(proto)))
 }

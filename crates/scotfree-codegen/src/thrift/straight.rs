@@ -50,7 +50,7 @@ fn decode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String,
     let steps: Vec<String> =
         schema.fields.iter().enumerate().map(|(at, field)| decode_step(types, at, field, child)).collect();
     let path = if steps.iter().any(|step| !step.is_empty()) { "path" } else { "_" };
-    let _ = writeln!(out, "\n    #[inline(always)]\n    fn decode_thrift<P: Path, F: ThriftFormat>({path}: P, frame: ThriftFrame<'_, '_, Self, F>) -> Result<usize, DecodeError> {{\n        let mut frame = frame.moved();\n        let mut next = 0;\n        loop {{");
+    let _ = writeln!(out, "\n    #[inline(always)]\n    fn decode_thrift<P: __rt::Path, F: __rt::ThriftFormat>({path}: P, frame: __rt::ThriftFrame<'_, '_, Self, F>) -> ::core::result::Result<usize, __rt::DecodeError> {{\n        let mut frame = frame.moved();\n        let mut next = 0;\n        loop {{");
     let labels = (0..count).rev().map(|at| format!("'f{at}: {{ ")).collect::<Vec<_>>().concat();
     let whole = if count > GROUP { "'line: " } else { "" };
     let _ = writeln!(out, "            {whole}{{ {labels}match next {{");
@@ -71,7 +71,7 @@ fn decode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String,
             out.push_str("            }\n");
         }
     }
-    out.push_str("            }\n            if frame.is_over() { return Ok(frame.ended_at()); }\n            (frame, next) = frame.other()?;\n            if next == DONE { return Ok(frame.ended_at()); }\n        }\n    }\n");
+    out.push_str("            }\n            if frame.is_over() { return Ok(frame.ended_at()); }\n            (frame, next) = frame.other()?;\n            if next == __rt::DONE { return Ok(frame.ended_at()); }\n        }\n    }\n");
 }
 
 fn decode_step(types: &Types, at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
@@ -89,7 +89,7 @@ fn encode(types: &Types, schema: &TypeSchema, child: &impl Fn(&Field) -> String,
     let steps: Vec<Step> = schema.fields.iter().map(|field| step(types, field)).collect();
     let path = if steps.iter().any(|step| *step != Step::Table) { "path" } else { "_" };
     let line = if steps.is_empty() { "line" } else { "mut line" };
-    let _ = writeln!(out, "\n    #[inline(always)]\n    fn encode_thrift<'o, P: Path, F: ThriftFormat>({path}: P, message: Slots<'_, Self>, writer: Writer<'o>) -> Writer<'o> {{\n        let {line} = ThriftWriter::<F>::new(writer);");
+    let _ = writeln!(out, "\n    #[inline(always)]\n    fn encode_thrift<'o, P: __rt::Path, F: __rt::ThriftFormat>({path}: P, message: __rt::Slots<'_, Self>, writer: __rt::Writer<'o>) -> __rt::Writer<'o> {{\n        let {line} = __rt::ThriftWriter::<F>::new(writer);");
     let is_asked = |word| {
         let mut fields = schema.fields.iter().zip(&steps);
         fields.any(|(field, step)| field.presence / 64 == word && *step != Step::Child)
