@@ -9,6 +9,7 @@ fn main() {
     for file in FILES {
         scotfree_tonic_build::configure().compile(&[file], &["proto"]).expect("our files compile");
     }
+    scotfree_tonic_build::configure().compile(&["proto/clock.proto"], &["proto"]).expect("our files compile");
     let views = out.join("views");
     std::fs::create_dir_all(&views).expect("the folder is ours");
     for (file, view) in [(FILES[0], "helloworld.HelloRequest"), (FILES[2], "logs.Batch")] {

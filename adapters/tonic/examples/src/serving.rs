@@ -27,9 +27,14 @@ impl Serving {
         Ok(Serving { at, task })
     }
 
+    /// Where it is.
+    pub fn address(&self) -> String {
+        format!("http://{}", self.at)
+    }
+
     /// A connection to it.
     pub async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
-        Endpoint::try_from(format!("http://{}", self.at))?.connect().await
+        Endpoint::try_from(self.address())?.connect().await
     }
 }
 

@@ -27,3 +27,12 @@ macro_rules! greets {
 greets!(ours_greets_ours, ours, ours);
 greets!(ours_greets_prosts, ours, prosts);
 greets!(prosts_greets_ours, prosts, ours);
+
+#[tokio::test]
+async fn clients_connect_by_themselves() {
+    let serving = Serving::start(Routes::new(greeter::ours::server())).await.unwrap();
+    let client = ours::helloworld::greeter_client::GreeterClient::connect(serving.address());
+    let request = ours::helloworld::HelloRequest { name: "Negar".to_owned() };
+    let reply = client.await.unwrap().say_hello(request).await.unwrap().into_inner();
+    assert_eq!(reply.message, "Hello Negar!");
+}

@@ -45,6 +45,7 @@ impl Tree<'_> {
         let name = match asked.first() {
             Some(&only) if asked.len() == 1 => {
                 self.package(only, 0, &mut out);
+                self.imported(only, &mut out);
                 // As tonic-prost-build calls the file of no package.
                 if only.is_empty() {
                     "_"
@@ -59,7 +60,7 @@ impl Tree<'_> {
         };
         let _ = writeln!(
             out,
-            "#[allow(dead_code, unused_imports, unused_variables, clippy::all, clippy::pedantic)]\nmod {MESSAGES} {{\n{}}}",
+            "#[allow(dead_code, missing_docs, unused_imports, unused_variables, clippy::all, clippy::pedantic)]\npub mod {MESSAGES} {{\n{}}}",
             self.messages
         );
         (format!("{name}.rs"), out)
@@ -76,6 +77,17 @@ impl Tree<'_> {
             for service in services(file, &|name| self.type_of(name, depth + 1)) {
                 out.push_str(&self.service(&service));
             }
+        }
+    }
+
+    /// What files of other packages have that the only one imports, in modules of their names.
+    fn imported(&self, only: &str, out: &mut String) {
+        let others =
+            self.set.file.iter().map(FileDescriptorProto::package).filter(|&package| package != only);
+        let roots: BTreeSet<String> =
+            others.filter_map(|package| modules(package).into_iter().next()).collect();
+        for root in roots {
+            let _ = writeln!(out, "#[allow(unused_imports)]\npub use self::{MESSAGES}::{root};\n");
         }
     }
 
@@ -106,7 +118,8 @@ impl Tree<'_> {
     }
 
     fn service(&self, service: &Service) -> String {
-        let code = CodeGenBuilder::new();
+        let mut code = CodeGenBuilder::new();
+        code.build_transport(self.builder.has_transport);
         let client = self.builder.has_client.then(|| code.generate_client(service, ""));
         let server = self.builder.has_server.then(|| code.generate_server(service, ""));
         let parts = [client, server].into_iter().flatten();

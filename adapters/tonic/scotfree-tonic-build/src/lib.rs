@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why nothing was generated.
-#[derive(Debug, Error)]
+/// Why nothing was generated. It is debugged as it is displayed, since a build.rs that unwraps it shows it so.
+#[derive(Error)]
 pub enum BuildError {
     /// The files are not Protobuf, or what they import is not found.
     #[error("compile {files}: {reason}")]
@@ -48,12 +48,19 @@ pub enum BuildError {
     },
 }
 
+impl std::fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
 /// What is generated, and where to.
 #[derive(Debug, Clone)]
 pub struct Builder {
     out_dir: Option<PathBuf>,
     has_client: bool,
     has_server: bool,
+    has_transport: bool,
     views: BTreeSet<String>,
     config: scotfree_codegen::Config,
 }
@@ -63,7 +70,14 @@ pub fn configure() -> Builder {
     let mut config = scotfree_codegen::Config::new();
     config.owned().runtime("::scotfree_tonic::transform");
     let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
-    Builder { out_dir, has_client: true, has_server: true, views: BTreeSet::new(), config }
+    Builder {
+        out_dir,
+        has_client: true,
+        has_server: true,
+        has_transport: true,
+        views: BTreeSet::new(),
+        config,
+    }
 }
 
 impl Builder {
@@ -85,6 +99,13 @@ impl Builder {
     #[must_use]
     pub fn build_server(mut self, is_wanted: bool) -> Self {
         self.has_server = is_wanted;
+        self
+    }
+
+    /// Whether clients have `connect`, which takes tonic's feature `transport`.
+    #[must_use]
+    pub fn build_transport(mut self, is_wanted: bool) -> Self {
+        self.has_transport = is_wanted;
         self
     }
 
@@ -115,7 +136,7 @@ impl Builder {
         let path = folder.join(name);
         std::fs::write(&path, text)
             .map_err(|reason| BuildError::Write { path: path.display().to_string(), reason })?;
-        for path in files.iter().map(AsRef::as_ref).chain(includes.iter().map(AsRef::as_ref)) {
+        for path in self.config.sources(files, includes)? {
             // Outside of build.rs this is a line that nobody reads.
             println!("cargo:rerun-if-changed={}", path.display());
         }
