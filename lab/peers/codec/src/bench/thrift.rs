@@ -2,6 +2,7 @@
 
 mod apache;
 
+use super::messages::paths;
 use super::{Bench, Work, MESSAGES};
 use crate::peers::pilota_thrift::pilota_thrift::social as of_pilota;
 use crate::thrift_messages::social::Post;
@@ -84,26 +85,32 @@ fn views<'a>(wires: &'a [Vec<u8>], arenas: &'a mut [Arena], protocol: Protocol) 
 }
 
 fn ours<'a>(bench: &mut Bench<'a>, views: &'a [View<'a>], wires: &[Vec<u8>], protocol: Protocol) {
-    let mut out = Vec::with_capacity(1 << 16);
-    for (view, wire) in views.iter().zip(wires) {
-        out.clear();
-        scotfree_transform::thrift::encode::<Post>(protocol, view.slots(), &mut out);
-        assert_eq!(&out, wire);
+    for (name, path) in paths() {
+        let mut out = Vec::with_capacity(1 << 16);
+        for (view, wire) in views.iter().zip(wires) {
+            out.clear();
+            scotfree_transform::thrift::encode_on::<Post>(path, protocol, view.slots(), &mut out);
+            assert_eq!(&out, wire);
+        }
+        bench.arm(name, Work::Encode, views, move |view| {
+            out.clear();
+            scotfree_transform::thrift::encode_on::<Post>(path, protocol, view.slots(), &mut out);
+            out.len() as u64
+        });
     }
-    bench.arm("ours", Work::Encode, views, move |view| {
-        out.clear();
-        scotfree_transform::thrift::encode::<Post>(protocol, view.slots(), &mut out);
-        out.len() as u64
-    });
 }
 
 fn ours_decode<'a>(bench: &mut Bench<'a>, wires: &'a [Vec<u8>], protocol: Protocol) {
-    let limits = Limits::default();
-    let mut arena = Arena::new();
-    bench.arm("ours", Work::Decode, wires, move |wire| {
-        arena.reset();
-        scotfree_transform::thrift::decode::<Post>(protocol, wire, &mut arena, &limits).unwrap().sum()
-    });
+    for (name, path) in paths() {
+        let limits = Limits::default();
+        let mut arena = Arena::new();
+        bench.arm(name, Work::Decode, wires, move |wire| {
+            arena.reset();
+            scotfree_transform::thrift::decode_on::<Post>(path, protocol, wire, &mut arena, &limits)
+                .unwrap()
+                .sum()
+        });
+    }
 }
 
 /// What pilota holds of TBinary's bytes.
