@@ -44,6 +44,8 @@ enum Measure {
     Time,
     /// The same of readers of spans, one of which is by hand.
     Spans,
+    /// Of a reply that one thread encodes, and several: as the clock has it, and of all their processors.
+    Threads,
     /// Instructions and mispredicted branches, by cachegrind.
     Instructions,
     /// Calls of the heap.
@@ -70,7 +72,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         scratch: Scratch::new_in(&std::env::temp_dir(), &context.experiment.name)?,
     };
     match arms[0].1.measure {
-        Measure::Time | Measure::Spans => codec.timed(&arms),
+        Measure::Time | Measure::Spans | Measure::Threads => codec.timed(&arms),
         _ => context.measure_in_turns(|arm, repetition| codec.counted(arm, repetition, &settings_of(arm)?)),
     }
 }
@@ -114,16 +116,11 @@ impl Codec<'_> {
     }
 
     fn lines(&self, arms: &[(&Arm, Settings)], repetition: u32) -> Result<Vec<Line>, Trouble> {
-        let (program, words) = if arms[0].1.measure == Measure::Spans {
-            ("codec-otlp", vec![arms[0].1.rounds.to_string(), "--lines".to_owned()])
-        } else {
-            let mut shapes: Vec<String> = Vec::new();
-            for shape in arms.iter().flat_map(|(_, settings)| &settings.shapes) {
-                if !shapes.contains(shape) {
-                    shapes.push(shape.clone());
-                }
-            }
-            ("codec-peers", Program::words(&shapes, arms[0].1.rounds))
+        let rounds = arms[0].1.rounds;
+        let (program, words) = match arms[0].1.measure {
+            Measure::Spans => ("codec-otlp", vec![rounds.to_string(), "--lines".to_owned()]),
+            Measure::Threads => ("codec-threads", vec![rounds.to_string()]),
+            _ => ("codec-peers", Program::words(&shapes_of(arms), rounds)),
         };
         let path = self.program.folder.join(program);
         let (out, _) =
@@ -161,6 +158,17 @@ impl Codec<'_> {
             "run it by hand; --log-folder keeps what it says",
         ))
     }
+}
+
+/// All their shapes, each once.
+fn shapes_of(arms: &[(&Arm, Settings)]) -> Vec<String> {
+    let mut shapes: Vec<String> = Vec::new();
+    for shape in arms.iter().flat_map(|(_, settings)| &settings.shapes) {
+        if !shapes.contains(shape) {
+            shapes.push(shape.clone());
+        }
+    }
+    shapes
 }
 
 /// What an arm took in one process: the median of its rounds, of both works where it has both.

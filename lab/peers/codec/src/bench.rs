@@ -3,6 +3,7 @@
 //! Invariant: an arm encodes all messages, or decodes them and reads every field; what it comes to is compared with
 //! prost's (for Thrift: Apache's) before anything is measured, and after each round.
 
+mod batches;
 mod classes;
 mod messages;
 mod otlp;
@@ -96,7 +97,7 @@ impl<'a> Bench<'a> {
 }
 
 /// What is measured by one name.
-pub const SHAPES: [&str; 11] = [
+pub const SHAPES: [&str; 12] = [
     "flat",
     "mixed",
     "nested",
@@ -106,6 +107,7 @@ pub const SHAPES: [&str; 11] = [
     "shuffled",
     "unknown",
     "otlp",
+    "batches",
     "thrift-binary",
     "thrift-compact",
 ];
@@ -122,6 +124,7 @@ pub fn with(shape: &str, absent: u64, work: &mut dyn FnMut(&mut Bench<'_>)) {
         "shuffled" => shapes::shuffled(work),
         "unknown" => shapes::unknown(work),
         "otlp" => otlp::spans(work),
+        "batches" => batches::mixed(work),
         "thrift-binary" => thrift::binary(work),
         "thrift-compact" => thrift::compact(work),
         other => panic!("there is no shape `{other}`; there are: {}", SHAPES.join(", ")),

@@ -28,7 +28,7 @@ impl Codec<'_> {
             Measure::Heap => self.heap(&name, settings),
             Measure::Size => self.size(&name, settings),
             Measure::Compile => self.compile(repetition, settings),
-            Measure::Time | Measure::Spans => unreachable!("these are timed"),
+            Measure::Time | Measure::Spans | Measure::Threads => unreachable!("these are timed"),
         }
     }
 
