@@ -427,3 +427,420 @@ impl Status {
         Ok(visit)
     }
 }
+
+/// Messages of `NumberDataPoint`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub enum NumberDataPoint {}
+
+/// Who is handed the fields of a [`NumberDataPoint`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait NumberDataPointVisitor<'i> {
+    /// Field 2.
+    #[inline(always)]
+    fn start_time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 3.
+    #[inline(always)]
+    fn time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 4.
+    #[inline(always)]
+    fn as_double(&mut self, _: f64) {}
+
+    /// Field 5.
+    #[inline(always)]
+    fn exemplars(&mut self, _: &'i [u8]) {}
+
+    /// Field 6.
+    #[inline(always)]
+    fn as_int(&mut self, _: i64) {}
+
+    /// Field 7.
+    #[inline(always)]
+    fn attributes(&mut self, _: __rt::Part<'i, KeyValue>) {}
+
+    /// Field 8.
+    #[inline(always)]
+    fn flags(&mut self, _: u64) {}
+
+}
+
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+impl NumberDataPoint {
+    /// Hands out the fields of a message as they come.
+    #[inline(always)]
+    pub fn visit<'i>(message: __rt::Part<'i, NumberDataPoint>, to: &mut impl NumberDataPointVisitor<'i>) -> ::core::result::Result<(), __rt::DecodeError> {
+        let mut visit = __rt::Visit::new(message);
+        loop {
+            if let Some(value) = visit.number::<2>(__rt::Kind::Fixed64) {
+                to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<3>(__rt::Kind::Fixed64) {
+                to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<4>(__rt::Kind::Double) {
+                to.as_double(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value)));
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<5>() {
+                to.exemplars(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<6>(__rt::Kind::Sfixed64) {
+                to.as_int(__rt::in_slot(__rt::Kind::Sfixed64, value) as i64);
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<7>() {
+                to.attributes(value.of());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<8>(__rt::Kind::Uint64) {
+                to.flags(__rt::in_slot(__rt::Kind::Uint64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if visit.is_over() { return Ok(()); }
+            visit = Self::other(visit, to)?;
+        }
+    }
+
+    #[inline(never)]
+    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl NumberDataPointVisitor<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {
+        match visit.other()? {
+            (__rt::Raw::Number(value, width), 2) if __rt::is_of(__rt::Kind::Fixed64, width) => to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 3) if __rt::is_of(__rt::Kind::Fixed64, width) => to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 4) if __rt::is_of(__rt::Kind::Double, width) => to.as_double(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value))),
+            (__rt::Raw::Bytes(value), 5) => to.exemplars(value.bytes()),
+            (__rt::Raw::Number(value, width), 6) if __rt::is_of(__rt::Kind::Sfixed64, width) => to.as_int(__rt::in_slot(__rt::Kind::Sfixed64, value) as i64),
+            (__rt::Raw::Bytes(value), 7) => to.attributes(value.of()),
+            (__rt::Raw::Number(value, width), 8) if __rt::is_of(__rt::Kind::Uint64, width) => to.flags(__rt::in_slot(__rt::Kind::Uint64, value)),
+            _ => {}
+        }
+        Ok(visit)
+    }
+}
+
+/// Messages of `HistogramDataPoint`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub enum HistogramDataPoint {}
+
+/// Who is handed the fields of a [`HistogramDataPoint`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait HistogramDataPointVisitor<'i> {
+    /// Field 2.
+    #[inline(always)]
+    fn start_time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 3.
+    #[inline(always)]
+    fn time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 4.
+    #[inline(always)]
+    fn count(&mut self, _: u64) {}
+
+    /// Field 5.
+    #[inline(always)]
+    fn sum(&mut self, _: f64) {}
+
+    /// Field 6.
+    #[inline(always)]
+    fn bucket_counts(&mut self, _: &'i [u8]) {}
+
+    /// Field 7.
+    #[inline(always)]
+    fn explicit_bounds(&mut self, _: &'i [u8]) {}
+
+    /// Field 8.
+    #[inline(always)]
+    fn exemplars(&mut self, _: &'i [u8]) {}
+
+    /// Field 9.
+    #[inline(always)]
+    fn attributes(&mut self, _: __rt::Part<'i, KeyValue>) {}
+
+    /// Field 10.
+    #[inline(always)]
+    fn flags(&mut self, _: u64) {}
+
+}
+
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+impl HistogramDataPoint {
+    /// Hands out the fields of a message as they come.
+    #[inline(always)]
+    pub fn visit<'i>(message: __rt::Part<'i, HistogramDataPoint>, to: &mut impl HistogramDataPointVisitor<'i>) -> ::core::result::Result<(), __rt::DecodeError> {
+        let mut visit = __rt::Visit::new(message);
+        loop {
+            if let Some(value) = visit.number::<2>(__rt::Kind::Fixed64) {
+                to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<3>(__rt::Kind::Fixed64) {
+                to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<4>(__rt::Kind::Fixed64) {
+                to.count(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<5>(__rt::Kind::Double) {
+                to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value)));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.bytes::<6>() {
+                to.bucket_counts(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.bytes::<7>() {
+                to.explicit_bounds(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<8>() {
+                to.exemplars(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<9>() {
+                to.attributes(value.of());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<10>(__rt::Kind::Uint64) {
+                to.flags(__rt::in_slot(__rt::Kind::Uint64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if visit.is_over() { return Ok(()); }
+            visit = Self::other(visit, to)?;
+        }
+    }
+
+    #[inline(never)]
+    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl HistogramDataPointVisitor<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {
+        match visit.other()? {
+            (__rt::Raw::Number(value, width), 2) if __rt::is_of(__rt::Kind::Fixed64, width) => to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 3) if __rt::is_of(__rt::Kind::Fixed64, width) => to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 4) if __rt::is_of(__rt::Kind::Fixed64, width) => to.count(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 5) if __rt::is_of(__rt::Kind::Double, width) => to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value))),
+            (__rt::Raw::Bytes(value), 6) => to.bucket_counts(value.bytes()),
+            (__rt::Raw::Bytes(value), 7) => to.explicit_bounds(value.bytes()),
+            (__rt::Raw::Bytes(value), 8) => to.exemplars(value.bytes()),
+            (__rt::Raw::Bytes(value), 9) => to.attributes(value.of()),
+            (__rt::Raw::Number(value, width), 10) if __rt::is_of(__rt::Kind::Uint64, width) => to.flags(__rt::in_slot(__rt::Kind::Uint64, value)),
+            _ => {}
+        }
+        Ok(visit)
+    }
+}
+
+/// Messages of `ExponentialHistogramDataPoint`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub enum ExponentialHistogramDataPoint {}
+
+/// Who is handed the fields of a [`ExponentialHistogramDataPoint`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait ExponentialHistogramDataPointVisitor<'i> {
+    /// Field 1.
+    #[inline(always)]
+    fn attributes(&mut self, _: __rt::Part<'i, KeyValue>) {}
+
+    /// Field 2.
+    #[inline(always)]
+    fn start_time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 3.
+    #[inline(always)]
+    fn time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 4.
+    #[inline(always)]
+    fn count(&mut self, _: u64) {}
+
+    /// Field 5.
+    #[inline(always)]
+    fn sum(&mut self, _: f64) {}
+
+    /// Field 6.
+    #[inline(always)]
+    fn scale(&mut self, _: i32) {}
+
+    /// Field 7.
+    #[inline(always)]
+    fn zero_count(&mut self, _: u64) {}
+
+    /// Field 8.
+    #[inline(always)]
+    fn positive(&mut self, _: &'i [u8]) {}
+
+    /// Field 9.
+    #[inline(always)]
+    fn negative(&mut self, _: &'i [u8]) {}
+
+    /// Field 10.
+    #[inline(always)]
+    fn flags(&mut self, _: u64) {}
+
+}
+
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+impl ExponentialHistogramDataPoint {
+    /// Hands out the fields of a message as they come.
+    #[inline(always)]
+    pub fn visit<'i>(message: __rt::Part<'i, ExponentialHistogramDataPoint>, to: &mut impl ExponentialHistogramDataPointVisitor<'i>) -> ::core::result::Result<(), __rt::DecodeError> {
+        let mut visit = __rt::Visit::new(message);
+        loop {
+            while let Some(value) = visit.bytes::<1>() {
+                to.attributes(value.of());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<2>(__rt::Kind::Fixed64) {
+                to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<3>(__rt::Kind::Fixed64) {
+                to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<4>(__rt::Kind::Fixed64) {
+                to.count(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<5>(__rt::Kind::Double) {
+                to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value)));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<6>(__rt::Kind::Sint32) {
+                to.scale(__rt::in_slot(__rt::Kind::Sint32, value) as i32);
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<7>(__rt::Kind::Fixed64) {
+                to.zero_count(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.bytes::<8>() {
+                to.positive(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.bytes::<9>() {
+                to.negative(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<10>(__rt::Kind::Uint64) {
+                to.flags(__rt::in_slot(__rt::Kind::Uint64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if visit.is_over() { return Ok(()); }
+            visit = Self::other(visit, to)?;
+        }
+    }
+
+    #[inline(never)]
+    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl ExponentialHistogramDataPointVisitor<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {
+        match visit.other()? {
+            (__rt::Raw::Bytes(value), 1) => to.attributes(value.of()),
+            (__rt::Raw::Number(value, width), 2) if __rt::is_of(__rt::Kind::Fixed64, width) => to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 3) if __rt::is_of(__rt::Kind::Fixed64, width) => to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 4) if __rt::is_of(__rt::Kind::Fixed64, width) => to.count(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 5) if __rt::is_of(__rt::Kind::Double, width) => to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value))),
+            (__rt::Raw::Number(value, width), 6) if __rt::is_of(__rt::Kind::Sint32, width) => to.scale(__rt::in_slot(__rt::Kind::Sint32, value) as i32),
+            (__rt::Raw::Number(value, width), 7) if __rt::is_of(__rt::Kind::Fixed64, width) => to.zero_count(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Bytes(value), 8) => to.positive(value.bytes()),
+            (__rt::Raw::Bytes(value), 9) => to.negative(value.bytes()),
+            (__rt::Raw::Number(value, width), 10) if __rt::is_of(__rt::Kind::Uint64, width) => to.flags(__rt::in_slot(__rt::Kind::Uint64, value)),
+            _ => {}
+        }
+        Ok(visit)
+    }
+}
+
+/// Messages of `SummaryDataPoint`.
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub enum SummaryDataPoint {}
+
+/// Who is handed the fields of a [`SummaryDataPoint`].
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+pub trait SummaryDataPointVisitor<'i> {
+    /// Field 2.
+    #[inline(always)]
+    fn start_time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 3.
+    #[inline(always)]
+    fn time_unix_nano(&mut self, _: u64) {}
+
+    /// Field 4.
+    #[inline(always)]
+    fn count(&mut self, _: u64) {}
+
+    /// Field 5.
+    #[inline(always)]
+    fn sum(&mut self, _: f64) {}
+
+    /// Field 6.
+    #[inline(always)]
+    fn quantile_values(&mut self, _: &'i [u8]) {}
+
+    /// Field 7.
+    #[inline(always)]
+    fn attributes(&mut self, _: __rt::Part<'i, KeyValue>) {}
+
+    /// Field 8.
+    #[inline(always)]
+    fn flags(&mut self, _: u64) {}
+
+}
+
+#[allow(dead_code, non_camel_case_types, unused_imports, unused_qualifications, clippy::all, clippy::pedantic)]
+impl SummaryDataPoint {
+    /// Hands out the fields of a message as they come.
+    #[inline(always)]
+    pub fn visit<'i>(message: __rt::Part<'i, SummaryDataPoint>, to: &mut impl SummaryDataPointVisitor<'i>) -> ::core::result::Result<(), __rt::DecodeError> {
+        let mut visit = __rt::Visit::new(message);
+        loop {
+            if let Some(value) = visit.number::<2>(__rt::Kind::Fixed64) {
+                to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<3>(__rt::Kind::Fixed64) {
+                to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<4>(__rt::Kind::Fixed64) {
+                to.count(__rt::in_slot(__rt::Kind::Fixed64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<5>(__rt::Kind::Double) {
+                to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value)));
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<6>() {
+                to.quantile_values(value.bytes());
+                if visit.is_over() { return Ok(()); }
+            }
+            while let Some(value) = visit.bytes::<7>() {
+                to.attributes(value.of());
+                if visit.is_over() { return Ok(()); }
+            }
+            if let Some(value) = visit.number::<8>(__rt::Kind::Uint64) {
+                to.flags(__rt::in_slot(__rt::Kind::Uint64, value));
+                if visit.is_over() { return Ok(()); }
+            }
+            if visit.is_over() { return Ok(()); }
+            visit = Self::other(visit, to)?;
+        }
+    }
+
+    #[inline(never)]
+    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl SummaryDataPointVisitor<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {
+        match visit.other()? {
+            (__rt::Raw::Number(value, width), 2) if __rt::is_of(__rt::Kind::Fixed64, width) => to.start_time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 3) if __rt::is_of(__rt::Kind::Fixed64, width) => to.time_unix_nano(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 4) if __rt::is_of(__rt::Kind::Fixed64, width) => to.count(__rt::in_slot(__rt::Kind::Fixed64, value)),
+            (__rt::Raw::Number(value, width), 5) if __rt::is_of(__rt::Kind::Double, width) => to.sum(f64::from_bits(__rt::in_slot(__rt::Kind::Double, value))),
+            (__rt::Raw::Bytes(value), 6) => to.quantile_values(value.bytes()),
+            (__rt::Raw::Bytes(value), 7) => to.attributes(value.of()),
+            (__rt::Raw::Number(value, width), 8) if __rt::is_of(__rt::Kind::Uint64, width) => to.flags(__rt::in_slot(__rt::Kind::Uint64, value)),
+            _ => {}
+        }
+        Ok(visit)
+    }
+}

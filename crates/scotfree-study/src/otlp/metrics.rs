@@ -5,14 +5,20 @@
 
 use super::attribute::{attribute, Any};
 use super::columns::Texts;
+use super::messages::{
+    ExponentialHistogramDataPoint, ExponentialHistogramDataPointVisitor, HistogramDataPoint,
+    HistogramDataPointVisitor, KeyValue, NumberDataPoint, NumberDataPointVisitor, SummaryDataPoint,
+    SummaryDataPointVisitor,
+};
 use super::table::{AttributeTable, Target};
 use super::trouble::Troubles;
 use super::wire::{Damage, Fields, Value};
 use scotfree_transform::protobuf::Part;
+use scotfree_transform::DecodeError;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Source: opentelemetry-proto, metrics.proto.
+/// The fields that lead down to the points. Source: opentelemetry-proto, metrics.proto.
 mod field {
     pub const RESOURCE_METRICS: u32 = 1;
     pub const RESOURCE: u32 = 1;
@@ -28,10 +34,6 @@ mod field {
     pub const POINTS: u32 = 1;
     pub const TEMPORALITY: u32 = 2;
     pub const IS_MONOTONIC: u32 = 3;
-    pub const START: u32 = 2;
-    pub const TIME: u32 = 3;
-    pub const DOUBLE_OR_COUNT: u32 = 4;
-    pub const INTEGER: u32 = 6;
 }
 
 /// Counters whose last point is remembered for the next one's rate.
@@ -67,10 +69,10 @@ pub struct MetricColumns {
 struct Metric<'a> {
     name: &'a [u8],
     resource: &'a [u8],
+    /// Its field.
+    kind: u32,
     form: Form,
     is_count: bool,
-    attributes: u32,
-    flags: u32,
 }
 
 #[derive(Default)]
@@ -315,35 +317,23 @@ impl<'a> Metric<'a> {
             (_, true) => Form::Cumulative,
             _ => Form::Level,
         };
-        let is_count = kind > field::SUM;
-        let (attributes, flags) = match kind {
-            field::HISTOGRAM => (9, 10),
-            field::EXPONENTIAL => (1, 10),
-            _ => (7, 8),
-        };
-        Metric { name, resource, form, is_count, attributes, flags }
+        Metric { name, resource, kind, form, is_count: kind > field::SUM }
     }
 }
 
 impl<'a> Point<'a> {
     fn of(bytes: &'a [u8], metric: &Metric<'_>) -> Result<Self, &'static str> {
-        let mut point = Point::default();
-        for field in Fields::new(bytes) {
-            match field.map_err(reason)? {
-                (number, Value::Bytes(bytes)) if number == metric.attributes => point.attributes.push(bytes),
-                (number, Value::Varint(flags)) if number == metric.flags => point.is_absent = flags & 1 != 0,
-                (field::START, Value::Fixed64(time)) => point.start = time,
-                (field::TIME, Value::Fixed64(time)) => point.time = time,
-                (field::DOUBLE_OR_COUNT, Value::Fixed64(bits)) if metric.is_count => {
-                    point.value = Some(bits as f64);
-                }
-                (field::DOUBLE_OR_COUNT, Value::Fixed64(bits)) => point.value = Some(f64::from_bits(bits)),
-                (field::INTEGER, Value::Fixed64(bits)) if !metric.is_count => {
-                    point.value = Some(bits as i64 as f64);
-                }
-                _ => {}
-            }
+        let (mut point, message) = (Point::default(), Part::<()>::new(bytes));
+        match metric.kind {
+            field::HISTOGRAM => HistogramDataPoint::visit(message.of(), &mut point),
+            field::EXPONENTIAL => ExponentialHistogramDataPoint::visit(message.of(), &mut point),
+            field::SUMMARY => SummaryDataPoint::visit(message.of(), &mut point),
+            _ => NumberDataPoint::visit(message.of(), &mut point),
         }
+        .map_err(|error| match error {
+            DecodeError::Cut { .. } => "ends early",
+            _ => "the bytes are no OTLP message",
+        })?;
         Ok(point)
     }
 
@@ -357,5 +347,62 @@ impl<'a> Point<'a> {
             hasher.finish()
         };
         u128::from(half(0)) << 64 | u128::from(half(1))
+    }
+}
+
+/// What all kinds of points have.
+macro_rules! said_of_a_point {
+    () => {
+        fn start_time_unix_nano(&mut self, time: u64) {
+            self.start = time;
+        }
+
+        fn time_unix_nano(&mut self, time: u64) {
+            self.time = time;
+        }
+
+        fn attributes(&mut self, message: Part<'a, KeyValue>) {
+            self.attributes.push(message.bytes());
+        }
+
+        fn flags(&mut self, flags: u64) {
+            self.is_absent = flags & 1 != 0;
+        }
+    };
+}
+
+impl<'a> NumberDataPointVisitor<'a> for Point<'a> {
+    said_of_a_point!();
+
+    fn as_double(&mut self, value: f64) {
+        self.value = Some(value);
+    }
+
+    fn as_int(&mut self, value: i64) {
+        self.value = Some(value as f64);
+    }
+}
+
+impl<'a> HistogramDataPointVisitor<'a> for Point<'a> {
+    said_of_a_point!();
+
+    fn count(&mut self, count: u64) {
+        self.value = Some(count as f64);
+    }
+}
+
+impl<'a> ExponentialHistogramDataPointVisitor<'a> for Point<'a> {
+    said_of_a_point!();
+
+    fn count(&mut self, count: u64) {
+        self.value = Some(count as f64);
+    }
+}
+
+impl<'a> SummaryDataPointVisitor<'a> for Point<'a> {
+    said_of_a_point!();
+
+    fn count(&mut self, count: u64) {
+        self.value = Some(count as f64);
     }
 }
