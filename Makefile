@@ -54,7 +54,7 @@ mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sa
 	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
-	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
+	@FUZZ_ASAN=1 FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
 
 fuzz-xdp: setup ## the programs in the kernel against the machine, PACKETS=1000000 in each part they play (root)
 	@EQUIVALENCE_PACKETS=$(or $(PACKETS),1000000) $(CARGO) test --release --locked -p remedy-persist-kernel --test equivalence -- --nocapture

@@ -17,3 +17,12 @@ else
     echo "cargo-fuzz or nightly Rust is missing: fuzzing with the driver for stable Rust, seed $seed"
     drive --seconds "$seconds" --seed "$seed"
 fi
+# What is unsafe in the codec once more, with each access looked at; nightly alone has that.
+if [ -n "${FUZZ_ASAN:-}" ] && cargo +nightly --version >/dev/null 2>&1; then
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    for target in transform_protobuf transform_thrift transform_descriptor; do
+        RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly run --quiet --release \
+            --manifest-path fuzz/Cargo.toml --target "$host" --target-dir fuzz/target/asan --bin drive -- \
+            --target "$target" --seconds "$seconds" --seed "$seed"
+    done
+fi

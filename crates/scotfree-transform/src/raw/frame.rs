@@ -27,7 +27,8 @@ use std::ops::Range;
 pub struct Frame<'d, 'i, T: Type> {
     decoding: &'d mut Decoding<'i>,
     input: &'i [u8],
-    /// From here on fewer than `Padded::BEHIND` bytes of input follow: what begins there is the table's.
+    /// From here on fewer than `Padded::BEHIND` bytes of input follow: what begins there is the table's, numbers of a row
+    /// aside, of which it is known where they end or each byte is asked for.
     line_end: usize,
     at: usize,
     end: usize,
@@ -37,8 +38,9 @@ pub struct Frame<'d, 'i, T: Type> {
     depth_left: u16,
     room: *mut u8,
     presence: T::Presence,
-    /// Where varints end, tags among them, at or behind `at`: one bit for each byte from `looked` on. None are known
-    /// where it is zero; otherwise `at` is at most `STOPS_BYTES` behind `looked`, and eight bytes follow these.
+    /// Of a row of numbers where varints end, tags among them, at or behind `at`: one bit for each byte from `looked` on.
+    /// None are known where it is zero; otherwise `at` is less than `STOPS_BYTES` behind `looked`, and sixteen bytes follow
+    /// these. Behind other fields it says nothing: a row begins with a look, and so does what is behind `other`.
     stops: u64,
     looked: usize,
     of: PhantomData<T>,
@@ -87,6 +89,11 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
         depth_left: u16,
         is_empty: bool,
     ) -> Self {
+        // As generated code says of presence bits, which `room` is read and written by: they lie before all slots.
+        const {
+            assert!(size_of::<T::Presence>() <= T::UNKNOWN_SLOT as usize && T::UNKNOWN_SLOT % 8 == 0);
+            assert!(T::UNKNOWN_SLOT + 8 <= T::SLOT_BYTES);
+        }
         let input = decoding.input;
         let mut frame = Frame {
             decoding,
@@ -214,6 +221,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// Decodes a number, if it is the next field.
     #[inline(always)]
     pub fn number<const I: usize, P: Path>(&mut self, path: P) {
+        const { assert!(is_number(&T::FIELDS[I]) && !T::FIELDS[I].shape.is_many()) };
         if let Some((value, until)) = self.number_ahead::<I, P>(path) {
             self.take::<I>(value, until);
         }
@@ -269,6 +277,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// As `number`, of one in a row of which it was looked where they end.
     #[inline(always)]
     pub fn number_in_row<const I: usize, P: Path>(&mut self, path: P) {
+        const { assert!(is_number(&T::FIELDS[I]) && !T::FIELDS[I].shape.is_many()) };
         if !P::HAS_STOPS {
             return self.number::<I, P>(path);
         }
@@ -286,6 +295,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     fn ahead_in_row<const I: usize, P: Path>(&self, path: P) -> Option<(u64, usize, u64)> {
         let wire = const { wire_of(T::FIELDS[I].kind) };
         let (tag, tag_bytes) = const { tag_of(T::FIELDS[I].number, wire_of(T::FIELDS[I].kind)) };
+        debug_assert!(self.stops == 0 || self.at - self.looked < STOPS_BYTES);
         // The first one is the tag's.
         let behind_tag = without_lowest(self.stops);
         if behind_tag == 0 {
@@ -359,6 +369,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// Decodes a string or bytes, if it is the next field.
     #[inline(always)]
     pub fn text<const I: usize, P: Path>(&mut self, path: P) {
+        const { assert!(is_text(&T::FIELDS[I]) && !T::FIELDS[I].shape.is_many()) };
         let Some((span, until)) = self.span_ahead::<I, P>(path) else { return };
         if matches!(const { T::FIELDS[I].shape }, Shape::Implicit) && span.len == 0 {
             return;
@@ -397,6 +408,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// Decodes the values of a repeated number, string or field of bytes, as long as they are the next fields.
     #[inline(always)]
     pub fn each<const I: usize, P: Path>(&mut self, path: P) {
+        const { assert!(is_number(&T::FIELDS[I]) || is_text(&T::FIELDS[I])) };
+        const { assert!(T::FIELDS[I].shape.is_many()) };
         let field = const { T::FIELDS[I] };
         loop {
             let found = match wire_of(field.kind) {
@@ -432,9 +445,10 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     fn push(&mut self, field: Field, value: u64) -> Option<()> {
         let slot = (self.slots + field.slot) as usize;
-        self.decoding.push(slot, width(field.kind), value).ok()?;
-        self.presence.as_mut()[field.presence as usize / 64] |= 1 << (field.presence % 64);
+        let pushed = self.decoding.push(slot, width(field.kind), value);
         self.find_room();
+        pushed.ok()?;
+        self.presence.as_mut()[field.presence as usize / 64] |= 1 << (field.presence % 64);
         Some(())
     }
 
@@ -442,6 +456,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     #[inline(always)]
     pub fn child<'f, const I: usize, C: Type>(&'f mut self) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
+        const { assert!(matches!(T::FIELDS[I].kind, Kind::Message) && T::FIELDS[I].sub == C::INDEX) };
         let Some((from, until)) = self.length_ahead::<I>() else { return Ok(None) };
         // Where none may be within this one the table says so.
         let Some(depth_left) = self.depth_left.checked_sub(1) else { return Ok(None) };
@@ -551,6 +566,7 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     /// Decodes many numbers behind one tag, if they are the next field.
     #[inline(always)]
     pub fn packed<const I: usize, P: Path>(&mut self, path: P) {
+        const { assert!(is_number(&T::FIELDS[I]) && T::FIELDS[I].shape.is_many()) };
         let field = const { T::FIELDS[I] };
         if let Some((from, until)) = self.length_ahead::<I>() {
             let slot = (self.slots + field.slot) as usize;
@@ -643,11 +659,23 @@ pub struct Numbers<'n> {
 }
 
 impl Numbers<'_> {
-    /// Puts them behind those of the slot: what is in the slot then; none, if they end within a number.
+    /// Puts them behind those of the slot: what is in the slot then; none, if they end within a number, and then nothing
+    /// has changed.
     #[inline(always)]
-    pub(crate) fn decode<P: Path>(self, path: P) -> Option<Span> {
-        let Numbers { field, input, from, memory, slot } = self;
-        let span = Span::read(&memory.bytes[slot..]);
+    pub(crate) fn decode<P: Path>(mut self, path: P) -> Option<Span> {
+        let (used, span) = (self.memory.used, Span::read(&self.memory.bytes[self.slot..]));
+        let decoded = self.put(path, span);
+        if decoded.is_none() {
+            // So that the table finds as much room as if this had not been tried.
+            self.memory.used = used;
+        }
+        decoded
+    }
+
+    #[inline(always)]
+    fn put<P: Path>(&mut self, path: P, span: Span) -> Option<Span> {
+        let Numbers { field, input, from, memory, .. } = self;
+        let (input, from) = (*input, *from);
         let (size, bytes) = (width(field.kind) as usize, input.len() - from);
         let count = match wire_of(field.kind) {
             Wire::Fixed32 | Wire::Fixed64 if bytes % size != 0 => return None,
@@ -656,8 +684,6 @@ impl Numbers<'_> {
         };
         let at = memory.room_for(span.at, span.len, u64::from(span.len) + count as u64, size as u32).ok()?;
         let first = at as usize + span.len as usize * size;
-        // Where they lie now, whether or not these are taken.
-        Span { at, len: span.len }.write(&mut memory.bytes[slot..]);
         let mut place = from;
         for element in memory.bytes[first..first + count * size].chunks_exact_mut(size) {
             let (raw, bytes) = match wire_of(field.kind) {
@@ -670,6 +696,14 @@ impl Numbers<'_> {
         }
         (place == input.len()).then_some(Span { at, len: span.len + count as u32 })
     }
+}
+
+const fn is_number(field: &Field) -> bool {
+    !matches!(field.kind, Kind::String | Kind::Bytes | Kind::Uuid | Kind::Message | Kind::Group)
+}
+
+const fn is_text(field: &Field) -> bool {
+    matches!(field.kind, Kind::String | Kind::Bytes)
 }
 
 /// The bits of a field's oneof; of one that is in none, no bits.
@@ -711,10 +745,10 @@ fn without_lowest(bits: u64) -> u64 {
 }
 
 /// A length of more than one byte, and what is behind it: one function for all fields. Of what is no length it is longer
-/// than any message, since an `Option` of both would not be in registers.
+/// than what is left of any message, since an `Option` of both would not be in registers.
 #[inline(never)]
 fn long_length(input: &[u8], at: usize) -> (usize, usize) {
-    const TOO_LONG: usize = u32::MAX as usize;
+    const TOO_LONG: usize = i32::MAX as usize;
     let found = varint(Portable, word_at(input, at), 8, input, at, false);
     let (length, bytes) = found.unwrap_or((u64::MAX, 0));
     (i32::try_from(length).map_or(TOO_LONG, |length| length as usize), at + bytes)

@@ -162,7 +162,7 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
             return self;
         }
         let count = of.count::<I>();
-        self.writer.room((count + 1) * NUMBER_BYTES_MAX);
+        self.writer.room(NUMBER_BYTES_MAX);
         self.elements::<T, I, P>(path, count);
         for index in 0..count {
             let bits = of.element::<I>(index);
@@ -171,6 +171,7 @@ impl<'o, F: ThriftFormat> ThriftWriter<'o, F> {
                 self.writer.room(NUMBER_BYTES_MAX + placed.2 + SLACK);
                 self.bare_text(path, placed);
             } else {
+                self.writer.room(NUMBER_BYTES_MAX);
                 self.bare(path, field.kind, bits);
             }
         }
