@@ -171,7 +171,7 @@ fn merge(of: Of<'_>, holder: &str, plain: &[Plain<'_>], out: &mut String) {
         );
     }
     let _ = writeln!(out, "            if visit.is_over() {{ return Ok(()); }}\n            visit = other_of_{low}(self, visit, within)?;\n        }}\n    }}\n}}\n", low = low(holder));
-    let _ = writeln!(out, "/// Takes a field that is not the next one.\n#[allow(unused_variables)]\n#[inline(never)]\nfn other_of_{low}<'i>(to: &mut {holder}, mut visit: {rt}::Visit<'i>, within: &mut {rt}::Within) -> ::core::result::Result<{rt}::Visit<'i>, {rt}::DecodeError> {{\n    match {rt}::other(&mut visit)? {{", low = low(holder));
+    let _ = writeln!(out, "/// Takes a field that is not the next one.\n#[allow(unused_variables)]\n#[inline(never)]\nfn other_of_{low}<'i>(to: &mut {holder}, mut visit: {rt}::Visit<'i>, within: &mut {rt}::Within) -> ::core::result::Result<{rt}::Visit<'i>, {rt}::DecodeError> {{\n    match {rt}::other(&mut visit, within)? {{", low = low(holder));
     for plain in plain {
         for field in &plain.fields {
             others(of, plain, field, out);

@@ -189,9 +189,49 @@ impl Within {
     }
 }
 
-/// What the next field is, whichever it is, and where its tag is.
-pub fn other<'i>(visit: &mut Visit<'i>) -> Result<(Raw<'i>, u32, usize), DecodeError> {
+/// What the next field is, whichever it is, and where its tag is. Groups are as deep as messages, unknown ones too.
+pub fn other<'i>(visit: &mut Visit<'i>, within: &Within) -> Result<(Raw<'i>, u32, usize), DecodeError> {
     let at = visit.at();
-    let (raw, number) = visit.other()?;
+    let (raw, number) = visit.other_within(within.depth_left)?;
     Ok((raw, number, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A struct whose schema knows no field.
+    #[derive(Default)]
+    struct Nothing;
+
+    impl Merge for Nothing {
+        fn merge(&mut self, message: Part<'_>, within: &mut Within) -> Result<(), DecodeError> {
+            let mut visit = Visit::new(message);
+            while !visit.is_over() {
+                other(&mut visit, within)?;
+            }
+            Ok(())
+        }
+    }
+
+    impl Plain for Nothing {
+        fn write<'o, P: Path>(&self, _: P, writer: Writer<'o>) -> Writer<'o> {
+            writer
+        }
+    }
+
+    #[test]
+    fn unknown_groups_are_as_deep_as_the_limit_says() {
+        for depth_max in [1, 20, 100, 101, 1000] {
+            let limits = Limits { depth_max, ..Limits::default() };
+            let decoded = |depth: usize| {
+                let groups = [[0x4b].repeat(depth), [0x4c].repeat(depth)].concat();
+                <Nothing as Owned>::decode(&groups, &limits).err()
+            };
+            // The message itself is one.
+            let most = usize::from(depth_max) - 1;
+            assert_eq!(decoded(most), None);
+            assert_eq!(decoded(most + 1), Some(DecodeError::TooDeep { at: most + 1 }));
+        }
+    }
 }

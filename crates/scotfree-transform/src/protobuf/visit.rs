@@ -193,6 +193,11 @@ impl<'i> Visit<'i> {
 
     /// The next field whichever it is, and its number.
     pub fn other(&mut self) -> Result<(Raw<'i>, u32), DecodeError> {
+        self.other_within(DEPTH_MAX)
+    }
+
+    /// The same, where groups may lie so deep.
+    pub(crate) fn other_within(&mut self, depth_left: u16) -> Result<(Raw<'i>, u32), DecodeError> {
         let (mut bytes, end) = (Bytes { input: self.input, at: self.at }, self.end);
         let tag = bytes.tag(end)?;
         let raw = match tag.wire {
@@ -206,7 +211,7 @@ impl<'i> Visit<'i> {
             }
             Wire::GroupBegin => {
                 let from = bytes.at;
-                let until = bytes.skip_group(tag.number, end, DEPTH_MAX)?;
+                let until = bytes.skip_group(tag.number, end, depth_left)?;
                 Raw::Group(Part { input: self.input, at: from, end: until, of: PhantomData })
             }
             Wire::GroupEnd => return Err(DecodeError::GroupEnd { at: self.at }),
