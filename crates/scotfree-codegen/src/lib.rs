@@ -54,7 +54,7 @@ pub enum CodegenError {
         why: &'static str,
     },
     /// The file could not be written.
-    #[error("write {path}: {reason}")]
+    #[error("write {path}: {reason}; its folder has to be there, to be yours to write, and to have room")]
     Write {
         /// The file.
         path: String,
@@ -175,7 +175,7 @@ impl Config {
         let folder = self.out_dir.clone().ok_or(CodegenError::NoFolder)?;
         let path = folder.join(&self.file_name);
         let defined = self.load(files, includes)?;
-        std::fs::write(&path, self.text(&defined)?)
+        written(&path, &self.text(&defined)?)
             .map_err(|reason| CodegenError::Write { path: path.display().to_string(), reason })?;
         // Outside of build.rs these are lines that nobody reads.
         sources_of(&defined).for_each(|path| println!("cargo:rerun-if-changed={}", path.display()));
@@ -256,6 +256,18 @@ struct Defined {
     is_thrift: bool,
     /// The files that say so, as far as they are files.
     sources: Vec<PathBuf>,
+}
+
+/// Writes a file, or leaves what was there: beside it first, since a full disk ends within it.
+fn written(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let done = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    if done.is_err() {
+        // It may not even have been made.
+        let _ = std::fs::remove_file(&beside);
+    }
+    done
 }
 
 fn sources_of(defined: &[Defined]) -> impl Iterator<Item = &PathBuf> {

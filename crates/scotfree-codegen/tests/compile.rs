@@ -44,3 +44,20 @@ fn a_build_script_that_unwraps_shows_where_it_is_wrong() {
     assert_eq!(format!("{error:?}"), error.to_string());
     assert!(error.to_string().starts_with("compile a.proto: a.proto:2:13: "), "{error}");
 }
+
+#[test]
+fn what_cannot_be_written_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), &[("a.proto", "syntax = 'proto3'; message A {}"), ("file", "")]);
+    // A folder of the file's name: what was written beside it is gone again.
+    let out = folder.path().join("out");
+    std::fs::create_dir_all(out.join("messages.rs/kept")).unwrap();
+    for out in [&out, &folder.path().join("missing"), &folder.path().join("file")] {
+        let error = Config::new().out_dir(out).compile(&["a.proto"], &[folder.path()]).unwrap_err();
+        assert!(matches!(error, CodegenError::Write { .. }));
+        let error = error.to_string();
+        assert!(error.starts_with("write ") && error.contains("; its folder has to be there"), "{error}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["messages.rs"]);
+}
