@@ -164,3 +164,48 @@ fn both_languages_give_one_text() {
     }
     assert!(!text().contains("unsafe"));
 }
+
+#[test]
+fn what_would_have_no_end_is_refused() {
+    let doubled = |times: usize| {
+        let typedefs =
+            (0..times).map(|n| format!("typedef map<T{n}, T{n}> T{}\n", n + 1)).collect::<String>();
+        types(&format!("typedef i32 T0\n{typedefs}struct A {{ 1: T{times} a }}"))
+    };
+    assert_eq!(doubled(5).unwrap().types.len(), 1 + 2 * 31 - 1);
+    let listed = |times: usize| {
+        let typedefs =
+            (0..times).map(|n| format!("typedef list<list<T{n}>> T{}\n", n + 1)).collect::<String>();
+        types(&format!("typedef i32 T0\n{typedefs}struct A {{ 1: T{times} a }}"))
+    };
+    assert_eq!(listed(32).unwrap().types.len(), 64);
+    for refused in [doubled(40), listed(33)] {
+        let error = refused.unwrap_err();
+        assert!(
+            error.contains("expected fewer containers in one field's type, found typedefs of more"),
+            "{error}"
+        );
+    }
+    let unnumbered = |count: usize| {
+        let fields = (0..count).map(|n| format!("i32 f{n}\n")).collect::<String>();
+        types(&format!("struct A {{\n{fields}}}"))
+    };
+    assert!(unnumbered(32_768).is_ok());
+    let error = unnumbered(32_769).unwrap_err();
+    assert!(error.starts_with("a.thrift:32770: expected an id: those below zero are all taken"), "{error}");
+}
+
+#[test]
+fn files_that_include_each_other_in_a_long_row_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |files: usize| {
+        for n in 0..files {
+            let next = if n + 1 < files { format!("include 'f{}.thrift'", n + 1) } else { String::new() };
+            std::fs::write(folder.path().join(format!("f{n}.thrift")), next).unwrap();
+        }
+        thrift_types(&["f0.thrift"], &[folder.path()])
+    };
+    assert!(row(201).is_ok());
+    let error = row(300).unwrap_err().to_string();
+    assert!(error.contains("f200.thrift:1: expected at most 200 files"), "{error}");
+}

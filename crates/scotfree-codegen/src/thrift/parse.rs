@@ -255,7 +255,7 @@ impl Parser<'_> {
 
     /// Fields up to a sign, which is taken. Those without an id get the next one below zero.
     fn fields(&mut self, end: char) -> Parsed<Vec<Field>> {
-        let (mut fields, mut implicit) = (Vec::new(), 0);
+        let (mut fields, mut implicit) = (Vec::new(), 0_i16);
         while !self.takes(end) {
             let line = self.line();
             let id = if let Token::Number(_) = self.peek() {
@@ -263,8 +263,11 @@ impl Parser<'_> {
                 self.sign(':', "behind the field's id")?;
                 id
             } else {
-                implicit -= 1;
-                implicit
+                let Some(next) = i16::checked_sub(implicit, 1) else {
+                    return self.expected("an id: those below zero are all taken");
+                };
+                implicit = next;
+                next
             };
             let need = if self.takes_word("required") {
                 Need::Required

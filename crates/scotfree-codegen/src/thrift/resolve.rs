@@ -17,7 +17,7 @@ pub(crate) fn load(files: &[&Path], includes: &[&Path]) -> Result<Defined, Thrif
     for file in files {
         let missing = || ThriftError::Missing { file: file.display().to_string(), included: String::new() };
         let path = loader.found(file, None).ok_or_else(missing)?;
-        loader.load(&path)?;
+        loader.load(&path, 0)?;
     }
     let defined = Resolver { files: &loader.files }.all()?;
     Ok(Defined { sources: loader.by_path.into_keys().collect(), ..defined })
@@ -44,7 +44,8 @@ impl Loader<'_> {
         candidates.find(|path| path.is_file())
     }
 
-    fn load(&mut self, path: &Path) -> Result<usize, ThriftError> {
+    /// A file that `within` others include, one the other.
+    fn load(&mut self, path: &Path, within: usize) -> Result<usize, ThriftError> {
         let key = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(place) = self.by_path.get(&key) {
             return Ok(*place);
@@ -63,12 +64,19 @@ impl Loader<'_> {
             let missing =
                 || ThriftError::Missing { file: file.clone(), included: format!("{name}:{line}: ") };
             let inner = self.found(Path::new(&file), path.parent()).ok_or_else(missing)?;
-            let inner_place = self.load(&inner)?;
+            if within == INCLUDES_MAX {
+                let expected = format!("at most {INCLUDES_MAX} files that include each other in a row");
+                return Err(ThriftError::expected(&name, line, &expected, format_args!("`{file}`")));
+            }
+            let inner_place = self.load(&inner, within + 1)?;
             self.files[place].included.insert(stem(Path::new(&file)), inner_place);
         }
         Ok(place)
     }
 }
+
+/// A file that another includes, and so on, at most so often: each takes stack.
+const INCLUDES_MAX: usize = 200;
 
 fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
@@ -155,15 +163,34 @@ impl<'f> Resolver<'f> {
                     name: field.name.clone(),
                     need: field.need,
                     has_default: field.has_default,
-                    of: self.of(file, &field.of, field.line, 0)?,
+                    of: self.of(
+                        file,
+                        &field.of,
+                        &mut Way { line: field.line, followed: 0, depth: 0, left: CONTAINERS_MAX },
+                    )?,
                 })
             })
             .collect()
     }
 
-    /// A type as it is without typedefs, of which `followed` led here.
-    fn of(&self, file: usize, said: &Said, line: usize, followed: usize) -> Result<Of, ThriftError> {
-        let inner = |said: &Said| self.of(file, said, line, followed).map(Box::new);
+    /// A type as it is without typedefs.
+    fn of(&self, file: usize, said: &Said, way: &mut Way) -> Result<Of, ThriftError> {
+        let line = way.line;
+        if !matches!(said, Said::Named(_)) {
+            // Typedefs of typedefs would else be as many containers as two to their number.
+            if way.depth == CONTAINERS_DEPTH_MAX || way.left == 0 {
+                let (of, expected) =
+                    (&self.files[file].document.file, "fewer containers in one field's type");
+                return Err(ThriftError::expected(of, line, expected, "typedefs of more"));
+            }
+            way.left -= 1;
+        }
+        let mut inner = |said: &Said| {
+            way.depth += 1;
+            let of = self.of(file, said, way).map(Box::new);
+            way.depth -= 1;
+            of
+        };
         Ok(match said {
             Said::List(of) => Of::List(inner(of)?),
             Said::Set(of) => Of::Set(inner(of)?),
@@ -181,8 +208,11 @@ impl<'f> Resolver<'f> {
                 name => match self.meaning(file, name) {
                     Some(Meaning::Enum) => Of::Enum,
                     Some(Meaning::Struct(name)) => Of::Struct(name),
-                    Some(Meaning::Typedef(file, said)) if followed < TYPEDEFS_MAX => {
-                        self.of(file, said, line, followed + 1)?
+                    Some(Meaning::Typedef(file, said)) if way.followed < TYPEDEFS_MAX => {
+                        way.followed += 1;
+                        let of = self.of(file, said, way)?;
+                        way.followed -= 1;
+                        of
                     }
                     Some(Meaning::Typedef(..)) => {
                         return Err(self.expected(file, line, "a typedef that ends in a type", name))
@@ -242,8 +272,25 @@ fn unique_names(file: &File) -> Result<(), ThriftError> {
     Ok(())
 }
 
+/// Where a field's type is looked for.
+struct Way {
+    line: usize,
+    /// Typedefs that led here.
+    followed: usize,
+    /// Containers that it is in.
+    depth: usize,
+    /// So many containers may still be in the field's type.
+    left: usize,
+}
+
 /// A typedef of a typedef, at most so often.
 const TYPEDEFS_MAX: usize = 64;
+
+/// Containers within each other, as many as the parser takes without typedefs.
+const CONTAINERS_DEPTH_MAX: usize = 65;
+
+/// Containers in one field's type: each within another is a type, of which a set has no more than 65,534.
+const CONTAINERS_MAX: usize = 65_534;
 
 fn full(file: &File, name: &str) -> String {
     format!("{}.{name}", file.namespace.join("."))
