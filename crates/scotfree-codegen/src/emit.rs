@@ -194,7 +194,7 @@ fn readers(names: &Names, name: &Name, reader: &str, schema: &TypeSchema, out: &
     let own = &name.name;
     let _ = writeln!(out, "/// One of [`{own}`] to be read.\n#[derive(Clone, Copy)]\npub struct {reader}<'m>(__rt::Slots<'m, {own}>);\n\nimpl<'m> {reader}<'m> {{");
     let _ = writeln!(out, "    /// Its slots, as `encode` takes them.\n    #[inline(always)]\n    pub fn slots(self) -> __rt::Slots<'m, {own}> {{\n        self.0\n    }}\n");
-    for (at, (field, proto)) in schema.fields.iter().zip(&*schema.names).enumerate() {
+    for (at, (field, proto)) in schema.fields.iter().zip(&names::fields(schema)).enumerate() {
         let rust = names::getter(proto);
         let inner = |suffix: &str| names.types[field.sub as usize].with_suffix(&name.modules, suffix);
         let (returns, body) = getter(at, field, inner);
@@ -211,7 +211,7 @@ fn editors(names: &Names, name: &Name, editor: &str, reader: &str, schema: &Type
         "\n/// One of [`{own}`] to be filled.\npub struct {editor}<'m>(__rt::Edit<'m, {own}>);\n\nimpl {editor}<'_> {{"
     );
     let _ = writeln!(out, "    /// What is in it so far.\n    pub fn reader(&self) -> {reader}<'_> {{\n        {reader}(self.0.slots())\n    }}\n");
-    for (at, (field, proto)) in schema.fields.iter().zip(&*schema.names).enumerate() {
+    for (at, (field, proto)) in schema.fields.iter().zip(&names::fields(schema)).enumerate() {
         let plain = snake(proto);
         let inner = |suffix: &str| names.types[field.sub as usize].with_suffix(&name.modules, suffix);
         let number = field.number;

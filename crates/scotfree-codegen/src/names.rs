@@ -3,6 +3,7 @@
 //! Invariant: the order of types and enumerations is that of `descriptor::types_of`.
 
 use scotfree_transform::descriptor::{EnumDescription, File, MessageDescription};
+use scotfree_transform::TypeSchema;
 use std::collections::BTreeSet;
 
 /// Where something is: modules from the root, and its name there.
@@ -115,6 +116,10 @@ pub(crate) fn camel(name: &str) -> String {
             camel.push(letter);
         }
     }
+    if !camel.starts_with(char::is_alphabetic) {
+        // Of `_` nothing is left, which takes one more.
+        camel.insert_str(0, if camel.is_empty() { "__" } else { "_" });
+    }
     camel
 }
 
@@ -145,11 +150,29 @@ pub(crate) fn getter(proto: &str) -> String {
     }
 }
 
-/// The name of a module: none of Rust's own words, nor of its types that generated code names.
+/// Fields' names, of which no two are the same in Rust, as `fooBar` and `foo_bar` would be.
+pub(crate) fn fields(schema: &TypeSchema) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let distinct = schema.names.iter().map(|proto| {
+        let mut name = proto.to_string();
+        while !taken.insert(getter(&name)) {
+            name.push('_');
+        }
+        name
+    });
+    distinct.collect()
+}
+
+/// The name of a module: none of Rust's own words, nor of its types that generated code names. What a file's name has
+/// and no name in Rust may have is a stroke.
 pub(crate) fn module(proto: &str) -> String {
     const PRIMITIVE: &[&str] =
-        &["bool", "f32", "f64", "i16", "i32", "i64", "i8", "str", "u16", "u32", "u64", "u8", "usize"];
-    match snake(proto).as_str() {
+        &["__rt", "bool", "f32", "f64", "i16", "i32", "i64", "i8", "str", "u16", "u32", "u64", "u8", "usize"];
+    let mut name = snake(&proto.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_"));
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        name.insert(0, '_');
+    }
+    match name.as_str() {
         name if PRIMITIVE.contains(&name) => format!("{name}_"),
         name => escaped(name),
     }
@@ -213,8 +236,15 @@ mod tests {
         {
             assert_eq!(snake(proto), rust);
         }
-        for (proto, rust) in [("foo_bar", "FooBar"), ("Person", "Person"), ("__x", "X")] {
+        for (proto, rust) in
+            [("foo_bar", "FooBar"), ("Person", "Person"), ("__x", "X"), ("_", "__"), ("_1", "_1")]
+        {
             assert_eq!(camel(proto), rust);
+        }
+        for (file, rust) in
+            [("my-file", "my_file"), ("2 things", "_2_things"), ("a.b", "a_b"), ("type", "r#type")]
+        {
+            assert_eq!(module(file), rust);
         }
         for (proto, rust) in [("type", "r#type"), ("self", "self_"), ("kind", "kind")] {
             assert_eq!(escaped(proto), rust);

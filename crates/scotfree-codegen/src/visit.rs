@@ -3,7 +3,7 @@
 //! Invariant: fields that stand in their order are met by one compare each; all others by their number.
 
 use crate::emit::{number, opening, Module};
-use crate::names::{escaped, snake, Name, Names};
+use crate::names::{self, escaped, snake, Name, Names};
 use crate::{CodegenError, Config, Defined};
 use scotfree_transform::{Field, Kind, Shape, TypeSchema};
 use std::fmt::Write;
@@ -39,11 +39,11 @@ fn is_bytes(kind: Kind) -> bool {
 }
 
 fn message(names: &Names, schema: &TypeSchema, name: &Name, out: &mut String) {
-    let own = &name.name;
+    let (own, fields) = (&name.name, names::fields(schema));
     let visitor = format!("{}Visitor", own.trim_start_matches("r#"));
     let _ = writeln!(out, "\n/// Messages of `{}`.\npub enum {own} {{}}\n", schema.name);
     let _ = writeln!(out, "/// Who is handed the fields of a [`{own}`].\npub trait {visitor}<'i> {{");
-    for (field, proto) in schema.fields.iter().zip(&*schema.names) {
+    for (field, proto) in schema.fields.iter().zip(&fields) {
         let (rust, kind) = (escaped(&snake(proto)), handed(names, name, field));
         let _ = writeln!(
             out,
@@ -53,13 +53,13 @@ fn message(names: &Names, schema: &TypeSchema, name: &Name, out: &mut String) {
     }
     out.push_str("}\n\n");
     let _ = writeln!(out, "impl {own} {{\n    /// Hands out the fields of a message as they come.\n    #[inline(always)]\n    pub fn visit<'i>(message: __rt::Part<'i, {own}>, to: &mut impl {visitor}<'i>) -> ::core::result::Result<(), __rt::DecodeError> {{\n        let mut visit = __rt::Visit::new(message);\n        loop {{");
-    for (field, proto) in schema.fields.iter().zip(&*schema.names) {
+    for (field, proto) in schema.fields.iter().zip(&fields) {
         let head = if field.shape == Shape::Repeated { "while" } else { "if" };
         let (next, call) = (next(field), call(field, proto));
         let _ = writeln!(out, "            {head} let Some(value) = {next} {{\n                {call};\n                if visit.is_over() {{ return Ok(()); }}\n            }}");
     }
     let _ = writeln!(out, "            if visit.is_over() {{ return Ok(()); }}\n            visit = Self::other(visit, to)?;\n        }}\n    }}\n\n    #[inline(never)]\n    fn other<'i>(mut visit: __rt::Visit<'i>, to: &mut impl {visitor}<'i>) -> ::core::result::Result<__rt::Visit<'i>, __rt::DecodeError> {{\n        match visit.other()? {{");
-    for (field, proto) in schema.fields.iter().zip(&*schema.names) {
+    for (field, proto) in schema.fields.iter().zip(&fields) {
         let (number, call) = (field.number, call(field, proto));
         let _ = if is_bytes(field.kind) {
             writeln!(out, "            (__rt::Raw::Bytes(value), {number}) => {call},")

@@ -209,3 +209,20 @@ fn files_that_include_each_other_in_a_long_row_are_refused() {
     let error = row(300).unwrap_err().to_string();
     assert!(error.contains("f200.thrift:1: expected at most 200 files"), "{error}");
 }
+
+#[test]
+fn what_is_generated_has_names_that_are_rusts() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "struct _ { 1: i32 fooBar, 2: i32 foo_bar } enum E { _1 = 1 }";
+    std::fs::write(folder.path().join("2-files.thrift"), text).unwrap();
+    let made = Config::new().generate(&["2-files.thrift"], &[folder.path()]).unwrap();
+    for name in
+        ["pub mod _2_files {", "pub enum __ {}", "fn foo_bar(", "fn foo_bar_(", "fn set_foo_bar_(", "_1 = 1,"]
+    {
+        assert_eq!(made.matches(name).count(), 1, "{name}");
+    }
+    for refused in ["namespace rs a..b", "namespace rs a.", "struct Größe {}"] {
+        let error = types(refused).unwrap_err();
+        assert!(error.starts_with("a.thrift:1: expected "), "{error}");
+    }
+}

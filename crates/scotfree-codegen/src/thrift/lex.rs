@@ -93,9 +93,13 @@ impl<'t> Lexer<'t> {
                 self.take(1);
                 Ok(Token::Sign(first))
             }
-            _ if first.is_alphabetic() || first == '_' => Ok(Token::Word(
-                self.take_while(|letter| letter.is_alphanumeric() || "._".contains(letter)).to_owned(),
-            )),
+            _ if first.is_ascii_alphabetic() || first == '_' => {
+                let word = self.take_while(|letter| letter.is_ascii_alphanumeric() || "._".contains(letter));
+                if word.split('.').any(str::is_empty) {
+                    return self.expected("a name before and behind each dot", format_args!("`{word}`"));
+                }
+                Ok(Token::Word(word.to_owned()))
+            }
             _ => self.expected("a name, a number, a text in quotes or a sign", Token::Sign(first)),
         }
     }
