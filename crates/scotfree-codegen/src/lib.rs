@@ -45,6 +45,14 @@ pub enum CodegenError {
     /// No folder was named, and cargo did not name one.
     #[error("write the generated code: no folder; call out_dir(…), or run from build.rs, where cargo sets OUT_DIR")]
     NoFolder,
+    /// A type that was named is in none of the files.
+    #[error("generate code: cold(\"{name}\") names no message; the first there is: {there_is}")]
+    NoSuchType {
+        /// As it was named.
+        name: String,
+        /// One that there is, so that one sees how they are written.
+        there_is: String,
+    },
     /// A field that no visitor is handed.
     #[error("make visitors: {field} is {why}; take Config::new() without visitors()")]
     NotVisited {
@@ -224,10 +232,23 @@ impl Config {
     }
 
     fn text(&self, defined: &[Defined]) -> Result<String, CodegenError> {
+        self.check_cold(defined)?;
         if self.is_visited {
             visit::file(defined, self)
         } else {
             Ok(emit::file(defined, self))
+        }
+    }
+
+    /// That each type that was named is one.
+    fn check_cold(&self, defined: &[Defined]) -> Result<(), CodegenError> {
+        let names = || defined.iter().flat_map(|one| one.types.types.iter()).map(|schema| &*schema.name);
+        match self.cold.iter().find(|cold| !names().any(|name| name == *cold)) {
+            Some(name) => {
+                let there_is = names().next().unwrap_or("none").to_owned();
+                Err(CodegenError::NoSuchType { name: name.clone(), there_is })
+            }
+            None => Ok(()),
         }
     }
 

@@ -61,3 +61,13 @@ fn what_cannot_be_written_leaves_what_was_there() {
     let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["messages.rs"]);
 }
+
+#[test]
+fn a_cold_type_that_is_none_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), &[("a.proto", "syntax = 'proto3'; package shop; message Order {}")]);
+    let generate = |name: &str| Config::new().cold(name).generate(&["a.proto"], &[folder.path()]);
+    assert!(generate("shop.Order").is_ok());
+    let error = generate("Order").unwrap_err().to_string();
+    assert_eq!(error, "generate code: cold(\"Order\") names no message; the first there is: shop.Order");
+}

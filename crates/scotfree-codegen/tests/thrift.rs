@@ -169,13 +169,13 @@ fn both_languages_give_one_text() {
 fn what_would_have_no_end_is_refused() {
     let doubled = |times: usize| {
         let typedefs =
-            (0..times).map(|n| format!("typedef map<T{n}, T{n}> T{}\n", n + 1)).collect::<String>();
+            (0..times).map(|n| format!("typedef map<T{n}, T{n}> T{}\n", n + 1)).collect::<Vec<_>>().concat();
         types(&format!("typedef i32 T0\n{typedefs}struct A {{ 1: T{times} a }}"))
     };
     assert_eq!(doubled(5).unwrap().types.len(), 1 + 2 * 31 - 1);
     let listed = |times: usize| {
         let typedefs =
-            (0..times).map(|n| format!("typedef list<list<T{n}>> T{}\n", n + 1)).collect::<String>();
+            (0..times).map(|n| format!("typedef list<list<T{n}>> T{}\n", n + 1)).collect::<Vec<_>>().concat();
         types(&format!("typedef i32 T0\n{typedefs}struct A {{ 1: T{times} a }}"))
     };
     assert_eq!(listed(32).unwrap().types.len(), 64);
@@ -187,7 +187,7 @@ fn what_would_have_no_end_is_refused() {
         );
     }
     let unnumbered = |count: usize| {
-        let fields = (0..count).map(|n| format!("i32 f{n}\n")).collect::<String>();
+        let fields = (0..count).map(|n| format!("i32 f{n}\n")).collect::<Vec<_>>().concat();
         types(&format!("struct A {{\n{fields}}}"))
     };
     assert!(unnumbered(32_768).is_ok());
