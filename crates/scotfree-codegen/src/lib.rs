@@ -185,8 +185,10 @@ impl Config {
         let defined = self.load(files, includes)?;
         written(&path, &self.text(&defined)?)
             .map_err(|reason| CodegenError::Write { path: path.display().to_string(), reason })?;
-        // Outside of build.rs these are lines that nobody reads.
-        sources_of(&defined).for_each(|path| println!("cargo:rerun-if-changed={}", path.display()));
+        // Outside of build.rs these are lines that nobody reads. A file that build.rs has made itself is newer than its run
+        // each time, and would have cargo run it each time.
+        let own = sources_of(&defined).filter(|path| !path.starts_with(&folder));
+        own.for_each(|path| println!("cargo:rerun-if-changed={}", path.display()));
         Ok(())
     }
 
