@@ -406,8 +406,7 @@ def test_what_the_page_shows_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/transform.md").read_text()
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    ((program, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     (tmp_path / "shop.bin").write_bytes(shop())
     (tmp_path / "order.bin").write_bytes(b"\x0a\x03Eva\x12\x0e\x0a\x03tea\x11\0\0\0\0\0\0\x08\x40")
     monkeypatch.chdir(tmp_path)
