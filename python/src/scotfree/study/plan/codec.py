@@ -41,13 +41,14 @@ class Measured:
         return codec / prost if prost > 0 else 1.0
 
 
-# Medians of 31 rounds with BMI2, on two shared cores of which one compiled: single runs are up to a fifth off.
-# At 95 % absent (messages of 27 bytes and less) prost is nearly as fast; calls of such messages are not counted.
+# Medians of lab/results/codec-classes.json and codec-half-sparse.json, with BMI2; one process is up
+# to a fifth off.
+# At 95 % absent (27 bytes and less) a call costs more than its fields; calls of such messages are not counted.
 MEASURED: Final = (
-    Measured("Flat", 483, 0.1, Side(138.0, 523.0), Side(270.0, 1401.0)),
-    Measured("Mixed", 294, 0.1, Side(116.0, 415.0), Side(229.0, 934.0)),
-    Measured("Nested", 226, 0.1, Side(114.0, 441.0), Side(234.0, 800.0)),
-    Measured("Flat", 214, 0.6, Side(137.0, 590.0), Side(403.0, 984.0)),
-    Measured("Mixed", 85, 0.6, Side(78.0, 288.0), Side(203.0, 447.0)),
-    Measured("Nested", 37, 0.6, Side(64.0, 219.0), Side(167.0, 278.0)),
+    Measured("Flat", 483, 0.1, Side(115.6, 547.4), Side(261.5, 1366.8)),
+    Measured("Mixed", 294, 0.1, Side(94.2, 418.5), Side(208.7, 914.0)),
+    Measured("Nested", 226, 0.1, Side(81.8, 422.1), Side(206.5, 770.2)),
+    Measured("Flat", 214, 0.6, Side(200.0, 801.5), Side(549.7, 1276.1)),
+    Measured("Mixed", 85, 0.6, Side(102.9, 353.6), Side(274.0, 576.2)),
+    Measured("Nested", 37, 0.6, Side(81.8, 283.9), Side(226.8, 367.7)),
 )
