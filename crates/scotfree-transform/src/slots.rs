@@ -53,7 +53,12 @@ pub struct Span {
 impl Span {
     #[inline(always)]
     pub(crate) fn read(slot: &[u8]) -> Span {
-        let word = number::<8>(slot);
+        Span::of(number::<8>(slot))
+    }
+
+    /// That of a slot's word.
+    #[inline(always)]
+    pub(crate) fn of(word: u64) -> Span {
         Span { at: word as u32, len: (word >> 32) as u32 }
     }
 

@@ -383,26 +383,17 @@ impl<'a> NumberDataPointVisitor<'a> for Point<'a> {
     }
 }
 
-impl<'a> HistogramDataPointVisitor<'a> for Point<'a> {
-    said_of_a_point!();
+/// Points that count, of which the number is all that is read.
+macro_rules! counts {
+    ($($visitor:ident),*) => {
+        $(impl<'a> $visitor<'a> for Point<'a> {
+            said_of_a_point!();
 
-    fn count(&mut self, count: u64) {
-        self.value = Some(count as f64);
-    }
+            fn count(&mut self, count: u64) {
+                self.value = Some(count as f64);
+            }
+        })*
+    };
 }
 
-impl<'a> ExponentialHistogramDataPointVisitor<'a> for Point<'a> {
-    said_of_a_point!();
-
-    fn count(&mut self, count: u64) {
-        self.value = Some(count as f64);
-    }
-}
-
-impl<'a> SummaryDataPointVisitor<'a> for Point<'a> {
-    said_of_a_point!();
-
-    fn count(&mut self, count: u64) {
-        self.value = Some(count as f64);
-    }
-}
+counts!(HistogramDataPointVisitor, ExponentialHistogramDataPointVisitor, SummaryDataPointVisitor);

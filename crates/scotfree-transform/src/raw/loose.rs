@@ -11,7 +11,7 @@
 
 use super::path::Path;
 use super::read::slot_checked;
-use super::word::{word_within, MASKS, STOPS};
+use super::word::{bytes_within, word_within, MASKS, STOPS};
 use crate::arena::{Memory, Offset, FIRST};
 use crate::message::Type;
 use crate::protobuf::decode::wire_of;
@@ -240,7 +240,7 @@ impl<'l> Loose<'l> {
                     (varint ^ (varint ^ zigzag) & i64::from(class.is_zigzag) as u64, from)
                 } else {
                     // SAFETY: as above, behind a number of at most nine bytes.
-                    let text = unsafe { text_within(input, from) };
+                    let text = unsafe { bytes_within(input, from) };
                     let is_short = raw <= SLACK as u64;
                     if class.is_text && !(is_short && path.is_ascii(text, raw as usize)) {
                         break;
@@ -271,18 +271,6 @@ impl<'l> Loose<'l> {
         }
         at
     }
-}
-
-/// The bytes at a place of which a short text is the first.
-///
-/// # Safety
-///
-/// They are within the input.
-#[inline(always)]
-unsafe fn text_within(input: &[u8], at: usize) -> &[u8; SLACK] {
-    debug_assert!(at + SLACK <= input.len());
-    // SAFETY: the caller says so.
-    unsafe { &*input.as_ptr().add(at).cast() }
 }
 
 /// How many bytes a message of a type takes of which a little more than half of the fields are there: those of numbers

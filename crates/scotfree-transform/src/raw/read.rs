@@ -78,8 +78,7 @@ impl<'m, T: Type> Slots<'m, T> {
     pub(crate) fn unknown(self) -> Span {
         // SAFETY: as of `has_unknown`.
         let word = unsafe { self.room.add(T::UNKNOWN_SLOT as usize).cast::<u64>().read_unaligned() };
-        let word = u64::from_le(word);
-        Span { at: word as u32, len: (word >> 32) as u32 }
+        Span::of(u64::from_le(word))
     }
 
     /// What is in a field's slot: zero, if it was never set.
@@ -126,7 +125,7 @@ impl<'m, T: Type> Slots<'m, T> {
     /// What a span's bytes lie in, where, and how many they are.
     #[inline(always)]
     pub(crate) fn placed(self, word: u64) -> (&'m [u8], usize, usize) {
-        let span = Span { at: word as u32, len: (word >> 32) as u32 };
+        let span = Span::of(word);
         let whole = if span.at & IN_ARENA == 0 { self.input } else { self.memory };
         (whole, (span.at & !IN_ARENA) as usize, span.len as usize)
     }

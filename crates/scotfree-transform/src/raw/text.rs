@@ -9,12 +9,8 @@ use crate::slots::SLACK;
 /// length, which no processor could foresee.
 #[inline(always)]
 pub(crate) fn is_utf8<P: Path>(path: P, input: &[u8], from: usize, until: usize) -> bool {
-    let len = until - from;
-    if len > SLACK {
-        return path.is_long_ascii(&input[from..until]) || is_utf8_of_any_length(&input[from..until]);
-    }
-    let ahead = input.get(from..).and_then(|rest| rest.first_chunk::<SLACK>());
-    ahead.is_some_and(|ahead| is_short_ascii(path, ahead, len)) || is_utf8_of_any_length(&input[from..until])
+    let ahead = input.get(from..).and_then(|rest| rest.first_chunk());
+    is_utf8_of(path, input, (from, until), ahead)
 }
 
 /// The same where as many bytes as are looked at are known to be there.
@@ -24,18 +20,28 @@ pub(crate) fn is_utf8<P: Path>(path: P, input: &[u8], from: usize, until: usize)
 /// `SLACK` bytes from `from` on are within the input.
 #[inline(always)]
 pub(super) unsafe fn is_utf8_ahead<P: Path>(path: P, input: &[u8], from: usize, until: usize) -> bool {
-    let len = until - from;
-    if len > SLACK {
-        return path.is_long_ascii(&input[from..until]) || is_utf8_of_any_length(&input[from..until]);
-    }
     // SAFETY: the caller says so.
     let ahead = unsafe { bytes_within(input, from) };
-    is_short_ascii(path, ahead, len) || is_utf8_of_any_length(&input[from..until])
+    is_utf8_of(path, input, (from, until), Some(ahead))
 }
 
+/// The same of what begins with `ahead`, if there are as many bytes as are looked at. Its bounds are asked where it is not
+/// short and ASCII.
 #[inline(always)]
-fn is_short_ascii<P: Path>(path: P, ahead: &[u8; SLACK], len: usize) -> bool {
-    path.is_ascii(ahead, if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len })
+fn is_utf8_of<P: Path>(
+    path: P,
+    input: &[u8],
+    (from, until): (usize, usize),
+    ahead: Option<&[u8; SLACK]>,
+) -> bool {
+    let (len, text) = (until - from, || &input[from..until]);
+    let is_ascii = if len > SLACK {
+        path.is_long_ascii(text())
+    } else {
+        let looked_at = if planted::is(Fault::SkipUtf8BlockEdge) { len.min(7) } else { len };
+        ahead.is_some_and(|ahead| path.is_ascii(ahead, looked_at))
+    };
+    is_ascii || is_utf8_of_any_length(text())
 }
 
 /// Whether all of a text of more than `SLACK` bytes are below 128: by as many at once, the last of them again.
