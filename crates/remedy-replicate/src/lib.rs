@@ -4,6 +4,16 @@
 //! silence (docs/design/groups.md; rules G1 to G12 are cited where they are enforced).
 #![forbid(unsafe_code)]
 
+mod chain;
+mod datagram;
+mod desk;
+mod fault;
+mod replica;
+mod transfer;
 mod view;
 
+pub use chain::{Chain, ReadsAt};
+pub use datagram::{group_name_hash, open, read_head, Head, Messages, Reader, Refusal, DATAGRAM_BYTES_MAX};
+pub use fault::{Fault, Planted};
+pub use replica::{Decline, Limits, MemberConfig, Replica, ReplicaCounters, ReplicaOwn, StableWhen, Write};
 pub use view::{Member, MemberId, Standing, View, MEMBERS_MAX};

@@ -8,5 +8,5 @@
 mod results;
 mod state;
 
-pub use results::{Known, Results, ResultsLimits};
+pub use results::{request_of, Known, Results, ResultsLimits};
 pub use state::{Applied, DamagedSnapshot, Facts, Installed, Mark, Placed, State, Touches, Version};

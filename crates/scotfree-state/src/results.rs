@@ -67,7 +67,12 @@ struct Client {
 
 /// The bits of an identity's number that count a client's requests; the bits above name the member to which the
 /// request was sent first.
-pub(crate) const COUNT_BITS: u32 = 40;
+const COUNT_BITS: u32 = 40;
+
+/// A request, wherever it was sent first: its client, and its place among that client's requests.
+pub fn request_of(identity: &Identity) -> ([u8; 16], u64) {
+    (identity.client, count_of(identity))
+}
 
 fn count_of(identity: &Identity) -> u64 {
     identity.number & ((1 << COUNT_BITS) - 1)

@@ -133,7 +133,12 @@ pub trait State {
     fn write_snapshot(&self, out: &mut Vec<u8>);
 
     /// Puts a snapshot in the place of all that is here, and stores it; the sessions of this member's clients stay.
-    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<(), DamagedSnapshot>;
+    /// It counts as one write: its [`Applied::number`].
+    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<u64, DamagedSnapshot>;
+
+    /// Stores that a session's request took its place without being executed here: it was executed before, under its
+    /// identity. Counts as one write: its [`Applied::number`].
+    fn pass_over(&mut self, session: SessionId, seq: SeqNum) -> u64;
 
     /// What must be equal at all members, since answers depend on it (how much the data may take).
     fn fingerprint(&self) -> u64;

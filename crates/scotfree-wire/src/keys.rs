@@ -34,6 +34,8 @@ pub enum Direction {
     Stamp,
     /// Session opening, before there is a session.
     Handshake,
+    /// Member of a group to member.
+    MemberToMember,
 }
 
 impl Direction {
@@ -46,6 +48,7 @@ impl Direction {
             Direction::DeviceToServer => b"scotfree 1 device to server",
             Direction::Stamp => b"scotfree 1 stamp",
             Direction::Handshake => b"scotfree 1 handshake",
+            Direction::MemberToMember => b"scotfree 1 member to member",
         }
     }
 }

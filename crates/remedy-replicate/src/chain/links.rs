@@ -1,0 +1,237 @@
+//! Between a member and its neighbours: writes go to the next, what it has comes back.
+//!
+//! Invariant: what the successor lacks is sent again until it has it, from the log (G10); a member says what it has
+//! only of what it has with all before.
+
+use crate::chain::message::{
+    write_entry, write_forward_head, write_numbers, ForwardHead, Progress, COMMITTED, ENTRY_HEAD_BYTES,
+    FORWARD, PROGRESS,
+};
+use crate::chain::Chain;
+use crate::datagram::DATAGRAM_BYTES_MAX;
+use crate::desk::Retry;
+use crate::fault::Fault;
+use crate::replica::{ReplicaOwn, StableWhen};
+use crate::view::{MemberId, Standing};
+use scotfree_core::{Effects, Nanos};
+use scotfree_state::State;
+
+/// The next member of the chain.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    pub id: MemberId,
+    pub standing: Standing,
+    /// The last write that it has, once it has said so in this view.
+    pub has: Option<u64>,
+    /// The last that was sent.
+    pub sent: u64,
+    /// The last that it and all behind it have stored.
+    pub stable: u64,
+    /// A joiner without which nothing is committed any more.
+    pub is_counted: bool,
+    pub retry: Retry,
+}
+
+impl Successor {
+    pub(crate) fn new(id: MemberId, standing: Standing) -> Successor {
+        Successor { id, standing, has: None, sent: 0, stable: 0, is_counted: false, retry: Retry::default() }
+    }
+}
+
+impl<S: State> Chain<S> {
+    /// The next member says how far it is.
+    pub(super) fn on_progress(
+        &mut self,
+        now: Nanos,
+        from: MemberId,
+        progress: &Progress,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let Some(next) = self.successor.as_mut().filter(|next| next.id == from) else { return };
+        if next.has.is_none() {
+            next.sent = progress.received;
+            if self.desk.config.planted.has(Fault::SentListDropped) {
+                next.sent = self.log.last();
+            }
+            // It waits to hear from a member of this view.
+            self.told_forward = None;
+        }
+        let is_further =
+            next.has.is_none_or(|has| progress.received > has) || progress.committed > self.known_committed;
+        next.has = Some(next.has.unwrap_or(0).max(progress.received));
+        next.stable = next.stable.max(progress.stable);
+        if is_further {
+            next.retry.restart(now, self.desk.config.limits.retry_min);
+        }
+        if next.standing == Standing::Full {
+            self.known_committed = self.known_committed.max(progress.committed);
+        } else {
+            self.on_joiner(progress, effects);
+        }
+    }
+
+    /// Sends what the calls since the last time have made.
+    pub(super) fn pass_on(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        self.send_submits(now, false, effects);
+        self.forward(now, false, effects);
+        self.report(effects);
+        let committed = self.committed;
+        for origin in std::mem::take(&mut self.to_tell) {
+            self.desk.tell(origin, COMMITTED, 8, effects, |out| write_numbers(&[committed], out));
+        }
+        self.send_reads(now, false, effects);
+        if self.desk.config.stable_when == StableWhen::Stored && self.stable_all < self.committed {
+            self.settling.start(now, self.desk.config.limits.retry_max);
+        }
+    }
+
+    /// Tells the next member what it lacks, and how far this one is.
+    fn forward(&mut self, now: Nanos, is_again: bool, effects: &mut Effects<ReplicaOwn>) {
+        let Some(next) = self.successor.as_mut().filter(|next| next.has.is_some() && self.is_introduced)
+        else {
+            return;
+        };
+        let has = next.has.unwrap_or(0);
+        if has + 1 < self.log.first() {
+            // It needs the state; of a full member that cannot be.
+            return;
+        }
+        if is_again {
+            next.sent = has;
+        }
+        next.sent = next.sent.max(has);
+        let mut head = ForwardHead {
+            last: self.log.last(),
+            committed: self.committed.max(self.known_committed),
+            stable_all: self.stable_all,
+            first: next.sent + 1,
+        };
+        let mut in_flight: usize =
+            (has + 1..=next.sent).filter_map(|index| self.log.get(index)).map(|entry| entry.op.len()).sum();
+        let is_joining = next.standing == Standing::Joining;
+        let mut is_told = !is_again && self.told_forward.is_some_and(|told| told.is_like(&head, is_joining));
+        while next.sent < self.log.last() && in_flight < self.desk.config.limits.window_bytes_max {
+            head.first = next.sent + 1;
+            let count = batch_of(&self.log, head.first);
+            let bytes: usize = (head.first..head.first + count)
+                .filter_map(|index| self.log.get(index))
+                .map(|entry| entry.op.len() + ENTRY_HEAD_BYTES)
+                .sum();
+            let log = &self.log;
+            self.desk.tell(next.id, FORWARD, bytes + 36, effects, |out| {
+                write_forward_head(&head, count as u32, out);
+                (head.first..head.first + count)
+                    .filter_map(|index| log.get(index))
+                    .for_each(|entry| write_entry(entry, out));
+            });
+            next.sent += count;
+            in_flight += bytes;
+            is_told = true;
+        }
+        if !is_told {
+            head.first = next.sent + 1;
+            self.desk.tell(next.id, FORWARD, 36, effects, |out| write_forward_head(&head, 0, out));
+        }
+        self.told_forward = Some(head);
+        if self.committed < self.log.last() || has < self.log.last() {
+            next.retry.start(now, self.desk.config.limits.retry_min);
+        } else {
+            next.retry.stop();
+        }
+    }
+
+    /// Tells the member before how far this one is, if that is news.
+    fn report(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        let Some(before) = self.predecessor.filter(|_| self.is_introduced) else { return };
+        let progress = self.progress();
+        let is_news = |told: Progress| {
+            let receives = self.is_tail()
+                || self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
+            told.committed != progress.committed
+                || told.stable != progress.stable
+                || (receives && told.received != progress.received)
+        };
+        if self.told_progress.is_none_or(is_news) {
+            self.tell_progress(before, effects);
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { received: self.log.last(), committed: self.committed, stable: self.stable_from_here() }
+    }
+
+    pub(super) fn tell_progress(&mut self, before: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        let progress = self.progress();
+        self.told_progress = Some(progress);
+        let numbers = [progress.received, progress.committed, progress.stable];
+        self.desk.tell(before, PROGRESS, 24, effects, |out| write_numbers(&numbers, out));
+    }
+
+    /// Sends again what has had no answer for a while.
+    pub(super) fn fire(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        let max = self.desk.config.limits.retry_max;
+        if self.hello.is_due(now, max) {
+            self.greet(now, effects);
+        }
+        if self.successor.as_mut().is_some_and(|next| next.retry.is_due(now, max)) {
+            self.desk.counters.resent += 1;
+            self.forward(now, true, effects);
+        }
+        if self.submits.retry.is_due(now, max) {
+            self.send_submits(now, true, effects);
+        }
+        if self.reads.retry.is_due(now, max) {
+            self.send_reads(now, true, effects);
+        }
+        if self.settling.is_due(now, max) {
+            self.settle_again(effects);
+        }
+        self.want_again(now, effects);
+        self.log.trim(self.needed(), self.desk.config.limits.kept_bytes_max);
+    }
+
+    /// A member that has just taken a view says what it has, until it hears from the one before. One that is being
+    /// given the state has nothing.
+    fn greet(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        match self.predecessor.filter(|_| self.taking.is_none() && !self.is_introduced) {
+            Some(before) => {
+                self.tell_progress(before, effects);
+                self.hello.restart(now, self.desk.config.limits.retry_min);
+            }
+            None => self.hello.stop(),
+        }
+    }
+
+    /// What was told of stability may be lost: it is told again while something waits for it.
+    fn settle_again(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        (self.told_progress, self.told_forward) = (None, None);
+        if self.stored >= self.committed && self.stable_all >= self.committed {
+            self.settling.stop();
+        }
+        self.settle(effects);
+    }
+
+    /// The first entry that a neighbour or a joiner may still need.
+    fn needed(&self) -> u64 {
+        let next = self.successor.as_ref().map_or(u64::MAX, |next| next.has.map_or(0, |has| has + 1));
+        let giving = self.giving.as_ref().map_or(u64::MAX, |giving| giving.mark + 1);
+        next.min(giving)
+    }
+}
+
+impl ForwardHead {
+    /// Whether another says the same, of the writes that follow apart. What is committed a full member knows before.
+    fn is_like(&self, other: &ForwardHead, is_joining: bool) -> bool {
+        self.stable_all == other.stable_all && (!is_joining || self.committed == other.committed)
+    }
+}
+
+/// How many entries from `first` on fit one message.
+fn batch_of(log: &crate::chain::log::Log, first: u64) -> u64 {
+    let mut bytes = 0;
+    let fits = |index: &u64| {
+        bytes += log.get(*index).map_or(0, |entry| entry.op.len() + ENTRY_HEAD_BYTES);
+        bytes <= DATAGRAM_BYTES_MAX / 2
+    };
+    (first..=log.last()).take_while(fits).count().max(1) as u64
+}

@@ -1,0 +1,166 @@
+//! The writes of a chain in their order: those that are not applied yet, and of the others as many as there is room
+//! for (the sent list, from which a successor is given what it lacks; G10).
+//!
+//! Invariant: the entries are contiguous; what is not applied is never dropped but by [`Log::cut`].
+
+use crate::view::MemberId;
+use scotfree_state::{request_of, Facts, Touches};
+use scotfree_wire::Identity;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A write in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub identity: Identity,
+    pub at_ms: u64,
+    /// The member whose client made it.
+    pub origin: MemberId,
+    pub op: Box<[u8]>,
+    pub touches: Touches,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+    /// The index of the first entry, were there one.
+    first: u64,
+    bytes: usize,
+    applied: u64,
+    /// Where writes stand that are not applied.
+    ordered: BTreeMap<([u8; 16], u64), u64>,
+    /// How many writes of each key are not applied, and how many that touch several.
+    dirty: BTreeMap<Vec<u8>, u32>,
+    dirty_several: u32,
+}
+
+impl Log {
+    /// An empty log behind a state that has applied this many.
+    pub(crate) fn behind(applied: u64) -> Log {
+        Log { first: applied + 1, applied, ..Log::default() }
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.first + self.entries.len() as u64 - 1
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    pub(crate) fn get(&self, index: u64) -> Option<&Entry> {
+        self.entries.get(index.checked_sub(self.first)? as usize)
+    }
+
+    /// Where a request stands that is not applied.
+    pub(crate) fn place_of(&self, identity: &Identity) -> Option<u64> {
+        self.ordered.get(&request_of(identity)).copied()
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.bytes += entry.op.len();
+        self.ordered.insert(request_of(&entry.identity), self.last() + 1);
+        match &entry.touches {
+            Touches::Nothing => {}
+            Touches::One(key) => *self.dirty.entry(key.clone()).or_default() += 1,
+            Touches::Several => self.dirty_several += 1,
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Whether a read might see a write that is not applied.
+    pub(crate) fn is_dirty(&self, facts: &Facts) -> bool {
+        match &facts.touches {
+            Touches::Nothing => false,
+            Touches::One(key) => self.dirty_several > 0 || self.dirty.contains_key(key),
+            Touches::Several => self.applied < self.last(),
+        }
+    }
+
+    /// The next entry was applied.
+    pub(crate) fn note_applied(&mut self) {
+        self.applied += 1;
+        let entry = &self.entries[(self.applied - self.first) as usize];
+        self.ordered.remove(&request_of(&entry.identity));
+        clean(&mut self.dirty, &mut self.dirty_several, &entry.touches);
+    }
+
+    /// Drops what is applied, not wanted any more (before `needed`) and beyond the room for it.
+    pub(crate) fn trim(&mut self, needed: u64, kept_bytes_max: usize) {
+        while self.bytes > kept_bytes_max && self.first <= self.applied && self.first < needed {
+            let Some(entry) = self.entries.pop_front() else { return };
+            self.bytes -= entry.op.len();
+            self.first += 1;
+        }
+    }
+
+    /// Forgets what is not applied: the group may have gone on without it.
+    pub(crate) fn cut(&mut self) {
+        while self.last() > self.applied {
+            let Some(entry) = self.entries.pop_back() else { return };
+            self.bytes -= entry.op.len();
+        }
+        self.ordered.clear();
+        self.dirty.clear();
+        self.dirty_several = 0;
+    }
+}
+
+fn clean(dirty: &mut BTreeMap<Vec<u8>, u32>, dirty_several: &mut u32, touches: &Touches) {
+    match touches {
+        Touches::Nothing => {}
+        Touches::One(key) => {
+            let Some(count) = dirty.get_mut(key) else { return };
+            *count -= 1;
+            if *count == 0 {
+                dirty.remove(key);
+            }
+        }
+        Touches::Several => *dirty_several -= 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, touches: Touches) -> Entry {
+        let identity = Identity { client: [1; 16], number };
+        Entry { identity, at_ms: 0, origin: MemberId(1), op: [0; 10].into(), touches }
+    }
+
+    fn one(key: &[u8]) -> Facts {
+        Facts { touches: Touches::One(key.to_vec()), is_blind: false }
+    }
+
+    #[test]
+    fn a_key_is_dirty_until_its_writes_are_applied() {
+        let mut log = Log::behind(7);
+        assert_eq!((log.first(), log.last()), (8, 7));
+        log.push(entry(1, Touches::One(b"a".to_vec())));
+        log.push(entry(2, Touches::Several));
+        assert!(log.is_dirty(&one(b"a")) && log.is_dirty(&one(b"b")), "several may be any");
+        assert_eq!(log.place_of(&Identity { client: [1; 16], number: 2 }), Some(9));
+        log.note_applied();
+        assert!(log.is_dirty(&one(b"a")));
+        log.note_applied();
+        assert!(!log.is_dirty(&one(b"a")));
+        assert_eq!(log.place_of(&Identity { client: [1; 16], number: 2 }), None);
+        assert_eq!((log.first(), log.last(), log.applied()), (8, 9, 9));
+    }
+
+    #[test]
+    fn what_is_applied_makes_room_and_what_is_not_stays() {
+        let mut log = Log::behind(0);
+        (1..=4).for_each(|number| log.push(entry(number, Touches::Nothing)));
+        log.note_applied();
+        log.note_applied();
+        log.trim(4, 0);
+        assert_eq!((log.first(), log.last()), (3, 4));
+        log.cut();
+        assert_eq!((log.first(), log.last()), (3, 2));
+    }
+}

@@ -1,0 +1,216 @@
+//! Reads: answered by the tail, or here if no write of the key is on its way.
+//!
+//! Invariant: what is answered was the newest committed value at some moment between the read's coming and its
+//! answer: the tail says so under its lease, or no write is under way that this member has not applied (G1, G11).
+
+use crate::chain::message::{write_numbers, QUERY, QUERY_ANSWER, READ, READ_ANSWER};
+use crate::chain::{Chain, ReadsAt};
+use crate::datagram::{blob, Reader, Refusal};
+use crate::desk::Retry;
+use crate::fault::Fault;
+use crate::replica::{Decline, ReplicaOwn};
+use crate::view::{MemberId, Standing};
+use scotfree_core::{Effects, Nanos};
+use scotfree_state::{State, Touches};
+use std::collections::BTreeMap;
+
+/// A read that waits.
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    op: Box<[u8]>,
+    /// The tail reads; else it says how far it is.
+    by_tail: bool,
+    is_sent: bool,
+    /// How far it was.
+    through: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+    pub(crate) retry: Retry,
+}
+
+impl<S: State> Chain<S> {
+    pub(super) fn begin_read(
+        &mut self,
+        now: Nanos,
+        ticket: u64,
+        op: &[u8],
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let facts = self.state.facts(op);
+        if facts.touches == Touches::Nothing {
+            self.answer_here(ticket, op, effects);
+            return self.settle(effects);
+        }
+        if let Err(why) = self.desk.may_take_requests(now) {
+            return self.desk.decline(ticket, why, effects);
+        }
+        let is_full = self.desk.is_full() || self.desk.plants(Fault::JoinerAnswers);
+        let anyone = self.reads_at == ReadsAt::Anyone || self.desk.plants(Fault::AnyoneAnswers);
+        let is_clean = !self.log.is_dirty(&facts) || self.desk.plants(Fault::DirtyAnswered);
+        // G9, G11: the tail has what is committed; others have it of a key that no write is on its way to.
+        let may = if self.is_tail() { self.may_speak_as_tail(now) } else { is_full && anyone && is_clean };
+        if may {
+            self.answer_here(ticket, op, effects);
+            return self.settle(effects);
+        }
+        if self.reads.waiting.len() >= self.desk.config.limits.reads_max {
+            return self.desk.decline(ticket, Decline::Busy, effects);
+        }
+        self.desk.counters.reads_asked += 1;
+        let by_tail = !(is_full && anyone) && !self.is_tail();
+        let number = self.reads.next;
+        self.reads.next += 1;
+        // The tail itself waits for what it has received to be committed.
+        let through = self.is_tail().then(|| self.log.last());
+        let waiting = Waiting { ticket, op: op.into(), by_tail, is_sent: false, through };
+        self.reads.waiting.insert(number, waiting);
+        self.reads.retry.start(now, self.desk.config.limits.retry_min);
+    }
+
+    fn answer_here(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
+        self.desk.counters.reads_here += 1;
+        self.reply.clear();
+        let is_refused = self.state.query(op, &mut self.reply);
+        let reply = effects.append(|out| out.extend_from_slice(&self.reply));
+        effects.own(ReplicaOwn::Answer { ticket, reply, is_refused });
+        // What it shows may be lost until it is stable.
+        self.unstable.push_back((self.log.applied(), ticket));
+    }
+
+    /// Whether what is applied here is what is committed, and no later view can say otherwise.
+    fn may_speak_as_tail(&self, now: Nanos) -> bool {
+        self.is_tail() && self.is_introduced && self.desk.has_lease(now)
+    }
+
+    /// How far is the tail?
+    pub(super) fn on_query(
+        &mut self,
+        now: Nanos,
+        from: MemberId,
+        number: u64,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        if self.may_speak_as_tail(now) {
+            let committed = self.log.applied();
+            self.desk.tell(from, QUERY_ANSWER, 16, effects, |out| write_numbers(&[number, committed], out));
+        }
+    }
+
+    pub(super) fn on_query_answer(&mut self, number: u64, committed: u64) {
+        self.known_committed = self.known_committed.max(committed);
+        if let Some(waiting) = self.reads.waiting.get_mut(&number).filter(|waiting| !waiting.by_tail) {
+            waiting.through.get_or_insert(committed);
+        }
+    }
+
+    /// A read of another member's client: number (8) and the operation.
+    pub(super) fn on_read_for(
+        &mut self,
+        now: Nanos,
+        from: MemberId,
+        mut body: Reader<'_>,
+        effects: &mut Effects<ReplicaOwn>,
+    ) -> Result<(), Refusal> {
+        let (number, op) = (body.u64()?, body.blob()?);
+        body.end()?;
+        let applied = self.log.applied();
+        let may =
+            self.may_speak_as_tail(now) || (self.desk.plants(Fault::AnyoneAnswers) && self.desk.is_full());
+        if may {
+            self.reply.clear();
+            let is_refused = self.state.query(op, &mut self.reply);
+            let reply = &self.reply;
+            self.desk.tell(from, READ_ANSWER, reply.len() + 21, effects, |out| {
+                write_numbers(&[number, applied], out);
+                out.push(u8::from(is_refused));
+                blob(reply, out);
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_read_answer(
+        &mut self,
+        mut body: Reader<'_>,
+        effects: &mut Effects<ReplicaOwn>,
+    ) -> Result<(), Refusal> {
+        let (number, applied) = (body.u64()?, body.u64()?);
+        let (is_refused, answer) = (body.u8()? != 0, body.blob()?);
+        body.end()?;
+        if self.reads.waiting.get(&number).is_some_and(|waiting| waiting.by_tail) {
+            let waiting = self.reads.waiting.remove(&number).expect("it was there just now");
+            let reply = effects.append(|out| out.extend_from_slice(answer));
+            effects.own(ReplicaOwn::Answer { ticket: waiting.ticket, reply, is_refused });
+            self.known_committed = self.known_committed.max(applied);
+            self.unstable.push_back((applied, waiting.ticket));
+        }
+        Ok(())
+    }
+
+    /// Answers the reads whose writes are applied by now.
+    pub(super) fn answer_reads(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        let applied = self.log.applied();
+        let is_ready = |waiting: &Waiting| waiting.through.is_some_and(|through| through <= applied);
+        let ready: Vec<u64> = self
+            .reads
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| is_ready(waiting))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in ready {
+            let waiting = self.reads.waiting.remove(&number).expect("it was there just now");
+            self.answer_here(waiting.ticket, &waiting.op, effects);
+        }
+        self.settle(effects);
+        if self.reads.waiting.is_empty() {
+            self.reads.retry.stop();
+        }
+    }
+
+    /// Asks the tail for what waits and was not sent, or for all of it again.
+    pub(super) fn send_reads(&mut self, _now: Nanos, is_again: bool, effects: &mut Effects<ReplicaOwn>) {
+        let Some(tail) = self.tail.filter(|_| !self.is_tail()) else { return };
+        for (number, waiting) in &mut self.reads.waiting {
+            if waiting.through.is_some() || (waiting.is_sent && !is_again) {
+                continue;
+            }
+            self.desk.counters.resent += u64::from(waiting.is_sent);
+            waiting.is_sent = true;
+            if waiting.by_tail {
+                self.desk.tell(tail, READ, waiting.op.len() + 12, effects, |out| {
+                    write_numbers(&[*number], out);
+                    blob(&waiting.op, out);
+                });
+            } else {
+                self.desk.tell(tail, QUERY, 8, effects, |out| write_numbers(&[*number], out));
+            }
+        }
+    }
+
+    /// In a new view all that waits is asked anew: the tail may be another, or this member.
+    pub(super) fn ask_again(&mut self, now: Nanos) {
+        let is_full = self.desk.myself().is_some_and(|member| member.standing == Standing::Full);
+        let through = self.is_tail().then(|| self.log.last());
+        for waiting in self.reads.waiting.values_mut() {
+            waiting.is_sent = false;
+            waiting.by_tail = (waiting.by_tail || !is_full) && through.is_none();
+            waiting.through = through.or(waiting.through.filter(|_| !waiting.by_tail));
+        }
+        if !self.reads.waiting.is_empty() {
+            self.reads.retry.restart(now, self.desk.config.limits.retry_min);
+        }
+    }
+
+    pub(super) fn decline_reads(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        self.reads.retry.stop();
+        for waiting in std::mem::take(&mut self.reads.waiting).into_values() {
+            self.desk.decline(waiting.ticket, Decline::NoView, effects);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Groups in a deterministic world: members with storage, clients that go from one member to another, a membership
+//! that gives leases and views; packets that are lost, doubled, late and damaged; members that crash, pause for
+//! longer than their lease and have clocks that run at other rates.
+//!
+//! Invariant: what is judged is what clients saw, what storage holds and what members hold at the end; no machine is
+//! believed.
+#![forbid(unsafe_code)]
+
+mod client;
+mod membership;
+mod model;
+mod scenario;
+mod state;
+mod world;
+
+pub use model::{Numbers, Op, Reply};
+pub use scenario::{Place, Protocol, Scenario, Trouble};
+pub use state::Kept;
+pub use world::{Invariant, Report, World};
+
+use scotfree_sim::{Simulation, Worlds};
+
+/// This world, for who runs worlds by their names.
+pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
+    kinds: &[
+        ("chain", "chain replication: the tail answers reads", Scenario::chain),
+        ("craq", "CRAQ: every member answers reads", Scenario::craq),
+    ],
+};

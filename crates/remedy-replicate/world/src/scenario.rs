@@ -1,0 +1,169 @@
+//! What a run of a group is made of.
+//!
+//! Invariant: a seed is a scenario.
+
+use remedy_replicate::{Planted, StableWhen};
+use scotfree_core::Nanos;
+use scotfree_sim::network::Quality;
+use scotfree_sim::rng::{PerMillion, Rng};
+use scotfree_sim::{Mishap, When};
+use std::fmt;
+
+/// Where a role can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A client.
+    Client(usize),
+    /// A member.
+    Member(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// Which protocol the group runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Chain replication.
+    Chain,
+    /// CRAQ.
+    Craq,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy)]
+pub enum Trouble {
+    /// A member's process dies, and comes back after a while with what its storage holds.
+    Crash {
+        /// Which.
+        member: usize,
+        /// For how long.
+        down: Nanos,
+    },
+    /// A member does nothing for a while, and takes what has come meanwhile.
+    Pause {
+        /// Which.
+        member: usize,
+        /// For how long.
+        span: Nanos,
+    },
+    /// Nothing passes from one place to another.
+    Cut {
+        /// From.
+        from: Place,
+        /// To.
+        to: Place,
+        /// For how long.
+        span: Nanos,
+    },
+    /// The membership cannot be reached by a member.
+    Silence {
+        /// Which.
+        member: usize,
+        /// For how long.
+        span: Nanos,
+    },
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// How many members there are.
+    pub member_count: usize,
+    /// How many clients.
+    pub client_count: usize,
+    /// How many keys they use.
+    pub key_count: u64,
+    /// How many requests each of them makes.
+    pub request_count: u64,
+    /// How many of a hundred requests write.
+    pub write_percent: u32,
+    /// When a write is stable.
+    pub stable_when: StableWhen,
+    /// How bad the network is.
+    pub network: Quality,
+    /// How wrong clocks run at most, in millionths.
+    pub drift_ppm_max: u64,
+    /// How long a lease is.
+    pub lease: Nanos,
+    /// How long a client waits before it goes to another member.
+    pub patience: Nanos,
+    /// How long storage takes at most.
+    pub storing_max: Nanos,
+    /// What goes wrong.
+    pub mishaps: Vec<Mishap<Trouble>>,
+    /// When all faults stop.
+    pub calm_at: Nanos,
+    /// A safety rule switched off.
+    pub planted: Planted,
+}
+
+const CALM_AT: Nanos = Nanos::from_millis(400);
+
+impl Scenario {
+    /// A chain.
+    pub fn chain(seed: u64) -> Scenario {
+        Scenario::random(seed, Protocol::Chain)
+    }
+
+    /// CRAQ.
+    pub fn craq(seed: u64) -> Scenario {
+        Scenario::random(seed, Protocol::Craq)
+    }
+
+    /// Whatever the seed says.
+    pub fn random(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 1);
+        let percent = |rng: &mut Rng, choices: &[u32]| PerMillion::percent(rng.pick(choices));
+        let mut scenario = Scenario {
+            protocol,
+            member_count: rng.pick(&[1, 2, 3, 3, 3, 4, 5]),
+            client_count: rng.between(1, 6) as usize,
+            key_count: rng.between(1, 3),
+            request_count: rng.between(10, 40),
+            write_percent: rng.pick(&[20, 50, 80]),
+            stable_when: rng.pick(&[StableWhen::InMemory, StableWhen::Stored]),
+            network: Quality {
+                loss: percent(rng, &[0, 1, 10]),
+                duplication: percent(rng, &[0, 10]),
+                corruption: percent(rng, &[0, 1]),
+                delay_max: Nanos::from_micros(rng.pick(&[20, 400, 3_000])),
+                straggling: percent(rng, &[0, 2]),
+                straggle_max: Nanos::from_millis(rng.pick(&[20, 120])),
+                ..Quality::CALM
+            },
+            drift_ppm_max: 500,
+            lease: Nanos::from_millis(rng.pick(&[20, 50])),
+            patience: Nanos::from_millis(rng.pick(&[2, 10, 30])),
+            storing_max: Nanos::from_micros(rng.pick(&[10, 500, 5_000])),
+            mishaps: Vec::new(),
+            calm_at: CALM_AT,
+            planted: Planted::default(),
+        };
+        scenario.mishaps = (0..rng.below(10)).map(|_| draw_mishap(rng, &scenario)).collect();
+        scenario
+    }
+}
+
+fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap<Trouble> {
+    let member = rng.index(scenario.member_count);
+    let span = Nanos(rng.below(120_000_000));
+    let other = Place::Member(rng.index(scenario.member_count));
+    let what = match rng.below(7) {
+        0..=2 => Trouble::Crash { member, down: span },
+        3 => Trouble::Pause { member, span },
+        4 => Trouble::Cut { from: Place::Member(member), to: other, span },
+        5 => {
+            let client = Place::Client(rng.index(scenario.client_count));
+            let (from, to) = if rng.below(2) == 0 { (client, other) } else { (other, client) };
+            Trouble::Cut { from, to, span }
+        }
+        _ => Trouble::Silence { member, span },
+    };
+    Mishap { when: When::Time(Nanos(rng.below(CALM_AT.0))), what }
+}
