@@ -78,8 +78,10 @@ pub struct Chain<S> {
     giving: Option<Giving>,
     taking: Option<Taking>,
     wanting: Retry,
-    /// Whether the log here is known to be a beginning of the group's.
-    is_of_group: bool,
+    /// The history of the group that the log here is a beginning of.
+    lineage: Option<u64>,
+    /// The write from which on a state that was taken is stored.
+    taken_at: Option<u64>,
     reply: Vec<u8>,
 }
 
@@ -87,7 +89,7 @@ impl<S: State> Chain<S> {
     /// A member that has what its state's storage held, and belongs to no view yet.
     pub fn new(config: MemberConfig, reads_at: ReadsAt, state: S) -> Chain<S> {
         let applied = state.mark().0;
-        let is_of_group = config.trusts_mark;
+        let lineage = config.lineage;
         Chain {
             desk: Desk::new(config),
             reads_at,
@@ -100,8 +102,7 @@ impl<S: State> Chain<S> {
             tail: None,
             head: None,
             storing: VecDeque::new(),
-            // What another group has stored says nothing.
-            stored: if is_of_group { applied } else { 0 },
+            stored: applied,
             stable_all: 0,
             told_progress: None,
             told_forward: None,
@@ -114,7 +115,8 @@ impl<S: State> Chain<S> {
             giving: None,
             taking: None,
             wanting: Retry::default(),
-            is_of_group,
+            lineage,
+            taken_at: None,
             reply: Vec::new(),
             state,
         }
@@ -251,6 +253,7 @@ impl<S: State> Chain<S> {
             self.stored = self.stored.max(index);
             self.storing.pop_front();
         }
+        self.taken_at = self.taken_at.filter(|taken_at| *taken_at > number);
         if self.is_head() || self.desk.plants(Fault::StableHereOnly) {
             self.stable_all = self.stable_all.max(self.stable_from_here().min(self.committed));
         }
@@ -266,7 +269,7 @@ impl<S: State> Chain<S> {
 
     // ---- views
 
-    fn take_place(&mut self, now: Nanos) {
+    fn take_place(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let me = self.desk.config.id;
         let view = self.desk.view().expect("there is one just now").clone();
         let full: Vec<&Member> = view.full().collect();
@@ -285,14 +288,13 @@ impl<S: State> Chain<S> {
             self.log.cut();
         }
         if standing == Some(Standing::Joining) {
-            self.begin_to_join(now);
+            self.begin_to_join(now, view.founded, effects);
         } else {
             self.taking = None;
             self.wanting.stop();
-            if standing.is_some() && !self.is_of_group {
-                // The group begins anew with what this member's storage held.
-                self.is_of_group = true;
-                self.stored = self.log.applied();
+            if standing.is_some() {
+                // It is a full one of the first view, or the group begins anew with what it has.
+                self.lineage = Some(view.founded);
             }
         }
         if self.desk.plants(Fault::HeadForgetsReceived) && self.is_head() {
@@ -349,8 +351,12 @@ impl<S: State> Chain<S> {
             self.is_introduced = true;
             self.hello.stop();
         }
-        if self.taking.is_some() || !self.is_of_group {
+        if self.taking.is_some() || self.lineage.is_none() {
             return Ok(());
+        }
+        if count == 0 && head.committed < self.committed {
+            // What was told of it is lost.
+            self.told_progress = None;
         }
         for offset in 0..u64::from(count) {
             let entry = read_entry(&mut body)?;
@@ -414,7 +420,7 @@ impl<S: State> Replica for Chain<S> {
         if !self.desk.take_view(view) {
             return;
         }
-        self.take_place(now);
+        self.take_place(now, effects);
         self.commit(effects);
         self.settle(effects);
         self.begin_again(now, effects);
@@ -456,6 +462,11 @@ impl<S: State> Replica for Chain<S> {
 
     fn epoch(&self) -> u64 {
         self.desk.epoch()
+    }
+
+    fn lineage(&self) -> Option<u64> {
+        // A state that was taken is the one in storage only when it lies there.
+        self.lineage.filter(|_| self.taken_at.is_none())
     }
 
     fn is_serving(&self, now: Nanos) -> Result<(), Decline> {

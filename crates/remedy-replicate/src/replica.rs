@@ -67,8 +67,8 @@ pub struct MemberConfig {
     pub real_ms_at_zero: u64,
     /// When a write is stable.
     pub stable_when: StableWhen,
-    /// Whether what its storage held is known to be a beginning of what the group has agreed on.
-    pub trusts_mark: bool,
+    /// In which history of the group its storage stands, as [`Replica::lineage`] said last; none at its first start.
+    pub lineage: Option<u64>,
     /// The bounds.
     pub limits: Limits,
     /// A safety rule switched off.
@@ -137,6 +137,12 @@ pub enum ReplicaOwn {
     },
     /// A write that has its answer is stable, as [`MemberConfig::stable_when`] says.
     Stable {
+        /// Which.
+        ticket: u64,
+    },
+    /// A request that has its answer will not be stable: the group has begun anew without it. Its answer must not
+    /// leave.
+    Lost {
         /// Which.
         ticket: u64,
     },
@@ -225,6 +231,10 @@ pub trait Replica {
 
     /// The epoch of its view; 0 without one.
     fn epoch(&self) -> u64;
+
+    /// In which history of its group ([`View::founded`]) what its storage holds stands; none while that is being
+    /// replaced. Who starts the member again tells it: a change is to be stored before the next call.
+    fn lineage(&self) -> Option<u64>;
 
     /// Whether it answers its clients now, and if not why.
     fn is_serving(&self, now: Nanos) -> Result<(), Decline>;

@@ -48,6 +48,9 @@ pub struct Member {
 pub struct View {
     /// Grows with every change.
     pub epoch: u64,
+    /// The epoch in which the group began, or began anew with what the storage of one member held, when all full ones
+    /// were gone: what others hold from before may not be of this group's history.
+    pub founded: u64,
     /// The members; joining ones stand behind the full ones.
     pub members: Vec<Member>,
 }
@@ -110,7 +113,7 @@ mod tests {
     #[test]
     fn what_is_no_view_is_refused_with_the_reason() {
         let full = |id| member(id, Standing::Full);
-        let view = |members: &[Member]| View { epoch: 1, members: members.to_vec() }.check();
+        let view = |members: &[Member]| View { epoch: 1, founded: 1, members: members.to_vec() }.check();
         assert_eq!(view(&[full(1), full(2), member(3, Standing::Joining)]), Ok(()));
         for (members, reason) in [
             (&[][..], "1 to 16"),

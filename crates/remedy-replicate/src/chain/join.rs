@@ -14,10 +14,23 @@ use scotfree_state::State;
 
 impl<S: State> Chain<S> {
     /// Takes the log behind what this member has, if that is known to be of the group; else the state first.
-    pub(super) fn begin_to_join(&mut self, now: Nanos) {
+    pub(super) fn begin_to_join(&mut self, now: Nanos, founded: u64, effects: &mut Effects<ReplicaOwn>) {
         self.taking = None;
-        if !self.is_of_group {
+        if self.lineage != Some(founded) {
+            self.forget_history(effects);
+        }
+        if self.lineage.is_none() {
             self.take_state(now);
+        }
+    }
+
+    /// The group has begun anew without this member: what it has may be of no history of the group.
+    fn forget_history(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        (self.lineage, self.taken_at) = (None, None);
+        (self.known_committed, self.stable_all, self.stored) = (0, 0, 0);
+        self.storing.clear();
+        for (_, ticket) in self.unstable.drain(..) {
+            effects.own(ReplicaOwn::Lost { ticket });
         }
     }
 
@@ -80,7 +93,7 @@ impl<S: State> Chain<S> {
         let is_joining = self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
         if Some(from) != self.predecessor
             || !is_joining
-            || (self.is_of_group && piece.mark <= self.log.last())
+            || (self.lineage.is_some() && piece.mark <= self.log.last())
         {
             return;
         }
@@ -106,11 +119,12 @@ impl<S: State> Chain<S> {
         let applied = self.state.mark().0;
         self.log = Log::behind(applied);
         self.committed = applied;
-        self.known_committed = self.known_committed.max(applied);
+        self.known_committed = applied;
         // All before the snapshot is stored when the state says that the snapshot is.
         self.storing.clear();
         self.storing.push_back((number, applied));
-        self.is_of_group = true;
+        self.lineage = self.desk.view().map(|view| view.founded);
+        self.taken_at = Some(number);
         self.desk.counters.snapshots_taken += 1;
         self.wanting.stop();
         self.told_progress = None;

@@ -58,6 +58,10 @@ impl<S: State> Chain<S> {
         }
         let is_further =
             next.has.is_none_or(|has| progress.received > has) || progress.committed > self.known_committed;
+        if !is_further {
+            // It says the same again: what it was told is lost.
+            self.told_forward = None;
+        }
         next.has = Some(next.has.unwrap_or(0).max(progress.received));
         next.stable = next.stable.max(progress.stable);
         if is_further {

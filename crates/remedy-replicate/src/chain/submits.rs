@@ -110,7 +110,11 @@ impl<S: State> Chain<S> {
         } else if self.is_head() {
             self.order_own(now, &submitted, effects);
         } else {
-            self.submits.unordered.push_back(Unordered { identity: write.identity, op: write.op.into(), is_settled: false });
+            self.submits.unordered.push_back(Unordered {
+                identity: write.identity,
+                op: write.op.into(),
+                is_settled: false,
+            });
             self.submits.retry.start(now, self.desk.config.limits.retry_min);
         }
     }
@@ -190,7 +194,8 @@ impl<S: State> Chain<S> {
         if self.desk.plants(Fault::SubmitsDropped) {
             self.submits.unordered.clear();
         }
-        let has_place = |waiting: &Unordered| waiting.is_settled || self.log.place_of(&waiting.identity).is_some();
+        let has_place =
+            |waiting: &Unordered| waiting.is_settled || self.log.place_of(&waiting.identity).is_some();
         let unordered: VecDeque<Unordered> = std::mem::take(&mut self.submits.unordered)
             .into_iter()
             .filter(|waiting| !has_place(waiting))

@@ -83,6 +83,7 @@ impl Membership {
             .max_by_key(|member| self.alive[usize::from(member.id.0) - 1].map_or(0, |alive| alive.mark));
         let (Some(most), true) = (most, now.since(since) >= self.lease) else { return false };
         let boot = self.alive[usize::from(most.id.0) - 1].map_or(0, |alive| alive.boot);
+        next.founded = next.epoch + 1;
         next.members = vec![Member { boot, standing: Standing::Full, ..*most }];
         self.alone_since = None;
         true

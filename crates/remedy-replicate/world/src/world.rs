@@ -155,6 +155,8 @@ struct Node {
     ticket: u64,
     stores: bool,
     view: Option<View>,
+    /// What was stored of [`Replica::lineage`].
+    lineage: Option<u64>,
 }
 
 /// The world of one run.
@@ -199,7 +201,7 @@ impl Protocol for World {
         let (quality, mishaps) = (scenario.network, scenario.mishaps.clone());
         let mut engine = Engine::new(seed, depth, Course { quality, mishaps, calm_at: scenario.calm_at });
         let members: Vec<Member> = (0..scenario.member_count).map(member_of).collect();
-        let view = View { epoch: 1, members: members.clone() };
+        let view = View { epoch: 1, founded: 1, members: members.clone() };
         let nodes = (0..scenario.member_count).map(|_| {
             let drift = engine.chance.work.below(2 * scenario.drift_ppm_max + 1) as i32;
             let shown = Nanos(engine.chance.work.below(1 << 40));
@@ -381,6 +383,7 @@ impl Node {
             ticket: 0,
             stores: false,
             view: None,
+            lineage: None,
         }
     }
 }
@@ -396,7 +399,7 @@ impl World {
             keys: self.key.controls(Direction::MemberToMember),
             real_ms_at_zero: 0,
             stable_when: self.scenario.stable_when,
-            trusts_mark: node.boot == 1,
+            lineage: node.lineage,
             limits: Limits { kept_bytes_max: 200, retry_max: Nanos::from_millis(20), ..Limits::default() },
             planted: self.scenario.planted,
         };
@@ -423,6 +426,8 @@ impl World {
         let Some(machine) = self.nodes[index].machine.as_mut() else { return };
         act(machine.as_mut(), now, &mut effects);
         machine.flush(now, &mut effects);
+        let lineage = machine.lineage();
+        self.nodes[index].lineage = lineage;
         for effect in effects.iter() {
             match effect {
                 Effect::Send { from, to, bytes } => {
@@ -476,14 +481,18 @@ impl World {
                 self.reply(index, ticket);
             }
             ReplicaOwn::Decline { ticket, why } => {
-                self.engine
-                    .note(Place::Member(index), Happening::Did(Deed("declines a request", why as u64)));
-                if let Some(Ticket { identity, client, .. }) = self.nodes[index].tickets.remove(&ticket) {
-                    let parcel = Parcel { identity, kind: 2, body: Vec::new() };
-                    self.send(Place::Member(index), member_address(index), client, &parcel.bytes());
-                }
+                self.decline(index, ticket, Deed("declines a request", why as u64));
             }
+            ReplicaOwn::Lost { ticket } => self.decline(index, ticket, Deed("loses the answer of", ticket)),
             ReplicaOwn::Promote { member, epoch } => self.promote(member, epoch),
+        }
+    }
+
+    fn decline(&mut self, index: usize, ticket: u64, deed: Deed) {
+        self.engine.note(Place::Member(index), Happening::Did(deed));
+        if let Some(Ticket { identity, client, .. }) = self.nodes[index].tickets.remove(&ticket) {
+            let parcel = Parcel { identity, kind: 2, body: Vec::new() };
+            self.send(Place::Member(index), member_address(index), client, &parcel.bytes());
         }
     }
 

@@ -4,7 +4,7 @@ use remedy_replicate::{Fault, Planted};
 use remedy_replicate_world::{Report, Scenario, World};
 use scotfree_sim::{campaign, run, Depth, Options};
 
-const SEED_COUNT: u64 = 400;
+const SEED_COUNT: u64 = 3_000;
 
 fn total(scenario: &(dyn Fn(u64) -> Scenario + Sync)) -> Report {
     let options = Options::<World> { scenario, failures_max: 1, ..Options::default() };
