@@ -640,24 +640,17 @@ impl World {
     }
 
     fn look(&mut self) {
-        let full_before: Vec<MemberId> = self.membership.view.full().map(|member| member.id).collect();
+        let lives = |view: &View| view.full().map(|member| (member.id, member.boot)).collect::<Vec<_>>();
+        let before = lives(&self.membership.view);
         if self.membership.look(self.engine.now, &self.members) {
-            self.note_new_beginning(&full_before);
+            // Nobody is left who has what was only in memory.
+            if !lives(&self.membership.view).iter().any(|life| before.contains(life)) {
+                self.engine.report.begun_anew += 1;
+                self.is_memory_lost |= self.scenario.stable_when == StableWhen::InMemory;
+            }
             self.spread_view();
         }
         self.engine.after(Nanos::from_millis(2), Event::Look);
-    }
-
-    fn note_new_beginning(&mut self, full_before: &[MemberId]) {
-        let view = &self.membership.view;
-        let survives = |id: &MemberId| {
-            let node = &self.nodes[usize::from(id.0) - 1];
-            view.full().any(|full| full.id == *id) && node.view.is_some()
-        };
-        if !full_before.iter().any(survives) {
-            self.engine.report.begun_anew += 1;
-            self.is_memory_lost |= self.scenario.stable_when == StableWhen::InMemory;
-        }
     }
 
     fn spread_view(&mut self) {
