@@ -241,8 +241,9 @@ impl<S: State> Chain<S> {
         if self.desk.config.stable_when == StableWhen::InMemory {
             return 0;
         }
-        let behind =
-            self.successor.as_ref().filter(|next| next.standing == Standing::Full).map(|next| next.stable);
+        // A joiner that is about to be full counts already (G8).
+        let counts = |next: &&Successor| next.standing == Standing::Full || next.is_counted;
+        let behind = self.successor.as_ref().filter(counts).map(|next| next.stable);
         let behind = behind.filter(|_| !self.desk.plants(Fault::StableHereOnly));
         self.stored.min(behind.unwrap_or(u64::MAX))
     }

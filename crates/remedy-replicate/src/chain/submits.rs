@@ -75,7 +75,8 @@ impl<S: State> Chain<S> {
             return self.desk.decline(write.ticket, why, effects);
         }
         let now_ms = self.desk.real_ms(now);
-        if !self.desk.plants(Fault::IdentityForgotten) {
+        // What a state holds that is to be replaced was perhaps never agreed on.
+        if self.lineage.is_some() && !self.desk.plants(Fault::IdentityForgotten) {
             // G6: what was executed is answered with what it was answered first.
             match self.state.results().look(&write.identity, now_ms) {
                 Known::Answered(answer) => {

@@ -525,7 +525,17 @@ impl World {
             known == scotfree_state::Known::New && holder.boot == member.boot
         };
         let lacking = view.full().find(lacks).map(|member| {
-            format!("{identity:?} is stable, says member {}, and {} has not stored it", index + 1, member.id)
+            let marks = |index: usize| {
+                let node = &self.nodes[index];
+                (node.stored.mark.0, node.machine.as_ref().map(|machine| machine.state().kept.mark.0))
+            };
+            let (here, there) = (marks(index), marks(usize::from(member.id.0) - 1));
+            format!(
+                "{identity:?} is stable, says member {}, and {} has not stored it; they have stored and applied \
+                 {here:?} and {there:?}",
+                index + 1,
+                member.id
+            )
         });
         self.must(lacking.map_or(Ok(()), |detail| Err(Violation::new(Invariant::StableEverywhere, detail))));
     }
