@@ -350,7 +350,6 @@ impl<S: State> Chain<S> {
         self.stable_all = self.stable_all.max(head.stable_all);
         if !self.is_introduced {
             self.is_introduced = true;
-            self.hello.stop();
         }
         if self.taking.is_some() || self.lineage.is_none() {
             return Ok(());

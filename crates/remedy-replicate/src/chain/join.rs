@@ -50,8 +50,9 @@ impl<S: State> Chain<S> {
         if self.giving.as_ref().is_some_and(|giving| received >= giving.mark) {
             self.giving = None;
         }
-        // What is stable is so at every full member.
-        let is_near = received >= self.committed && progress.stable >= self.stable_all;
+        // A tail that has not heard from its own predecessor may hold what an earlier tail has committed. And what is
+        // stable is so at every full member.
+        let is_near = self.is_introduced && received >= self.committed && progress.stable >= self.stable_all;
         if self.tail == Some(self.desk.config.id) && is_near && self.giving.is_none() {
             // From here on nothing is committed that it does not have.
             next.is_counted = !self.desk.config.planted.has(Fault::JoinerNotCounted);

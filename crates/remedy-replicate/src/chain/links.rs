@@ -194,16 +194,15 @@ impl<S: State> Chain<S> {
         self.log.trim(self.needed(), self.desk.config.limits.kept_bytes_max);
     }
 
-    /// A member that has just taken a view says what it has, until it hears from the one before. One that is being
-    /// given the state has nothing.
+    /// A member that has just taken a view says what it has until it hears from the one before, and one that joins
+    /// until it is full. One that is being given the state has nothing.
     fn greet(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
-        match self.predecessor.filter(|_| self.taking.is_none() && !self.is_introduced) {
-            Some(before) => {
-                self.tell_progress(before, effects);
-                self.hello.restart(now, self.desk.config.limits.retry_min);
-            }
-            None => self.hello.stop(),
-        }
+        let is_joining = self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
+        let goes_on = self.taking.is_none() && (is_joining || !self.is_introduced);
+        let Some(before) = self.predecessor.filter(|_| goes_on) else { return self.hello.stop() };
+        self.tell_progress(before, effects);
+        let limits = &self.desk.config.limits;
+        self.hello.restart(now, if self.is_introduced { limits.retry_max } else { limits.retry_min });
     }
 
     /// What was told of stability may be lost: it is told again while something waits for it.

@@ -155,7 +155,10 @@ impl<S: State> Chain<S> {
     /// Answers the reads whose writes are applied by now.
     pub(super) fn answer_reads(&mut self, effects: &mut Effects<ReplicaOwn>) {
         let applied = self.log.applied();
-        let is_ready = |waiting: &Waiting| waiting.through.is_some_and(|through| through <= applied);
+        // A tail that has not heard from its predecessor may lack what an earlier tail has committed.
+        let may_know = !self.is_tail() || self.is_introduced;
+        let is_ready =
+            |waiting: &Waiting| may_know && waiting.through.is_some_and(|through| through <= applied);
         let ready: Vec<u64> = self
             .reads
             .waiting

@@ -667,6 +667,13 @@ impl World {
         self.engine.report.views += 1;
         let view = self.membership.view.clone();
         self.engine.note(Place::Client(0), Happening::Note("there is a new view", view.epoch));
+        // In their order, a digit each.
+        let digits = |standing| {
+            let such = view.members.iter().filter(move |member| member.standing == standing);
+            such.fold(0, |digits, member| digits * 10 + u64::from(member.id.0))
+        };
+        self.engine.note(Place::Client(0), Happening::Note("its full members", digits(Standing::Full)));
+        self.engine.note(Place::Client(0), Happening::Note("those who join", digits(Standing::Joining)));
         for index in 0..self.nodes.len() {
             let span = self.engine.chance.network.span(Nanos(0), Nanos::from_millis(5));
             let incarnation = self.nodes[index].incarnation;
