@@ -41,7 +41,7 @@ impl<S: State> Chain<S> {
 
     /// What a joiner has: it may lack more than the log goes back, or have caught up.
     pub(super) fn on_joiner(&mut self, progress: &Progress, effects: &mut Effects<ReplicaOwn>) {
-        let Some(next) = self.successor.as_mut() else { return };
+        let Some(next) = &self.successor else { return };
         let received = progress.received;
         if received + 1 < self.log.first() {
             let member = next.id;
@@ -50,11 +50,13 @@ impl<S: State> Chain<S> {
         if self.giving.as_ref().is_some_and(|giving| received >= giving.mark) {
             self.giving = None;
         }
-        // A tail that has not heard from its own predecessor may hold what an earlier tail has committed. And what is
-        // stable is so at every full member.
-        let is_near = self.is_introduced && received >= self.committed && progress.stable >= self.stable_all;
+        // A tail that has not heard from its own predecessor may hold what an earlier tail has committed. And what
+        // this member has said is stable must be so at the joiner, too.
+        let has_all = received >= self.committed && progress.stable >= self.stable_from_here();
+        let is_near = self.is_introduced && has_all;
         if self.tail == Some(self.desk.config.id) && is_near && self.giving.is_none() {
             // From here on nothing is committed that it does not have.
+            let Some(next) = self.successor.as_mut() else { return };
             next.is_counted = !self.desk.config.planted.has(Fault::JoinerNotCounted);
             effects.own(ReplicaOwn::Promote { member: next.id, epoch: self.desk.epoch() });
         }
