@@ -50,9 +50,6 @@ impl<S: State> Chain<S> {
         let Some(next) = self.successor.as_mut().filter(|next| next.id == from) else { return };
         if next.has.is_none() {
             next.sent = progress.received;
-            if self.desk.config.planted.has(Fault::SentListDropped) {
-                next.sent = self.log.last();
-            }
             // It waits to hear from a member of this view.
             self.told_forward = None;
         }
@@ -62,7 +59,8 @@ impl<S: State> Chain<S> {
             // It says the same again: what it was told is lost.
             self.told_forward = None;
         }
-        next.has = Some(next.has.unwrap_or(0).max(progress.received));
+        let forgets = next.has.is_none() && self.desk.config.planted.has(Fault::SentListDropped);
+        next.has = Some(if forgets { self.log.last() } else { next.has.unwrap_or(0).max(progress.received) });
         next.stable = next.stable.max(progress.stable);
         if is_further {
             next.retry.restart(now, self.desk.config.limits.retry_min);

@@ -51,7 +51,8 @@ impl<S: State> Chain<S> {
         }
         let is_full = self.desk.is_full() || self.desk.plants(Fault::JoinerAnswers);
         let anyone = self.reads_at == ReadsAt::Anyone || self.desk.plants(Fault::AnyoneAnswers);
-        let is_clean = !self.log.is_dirty(&facts) || self.desk.plants(Fault::DirtyAnswered);
+        let is_planted = self.desk.plants(Fault::DirtyAnswered) || self.desk.plants(Fault::AnyoneAnswers);
+        let is_clean = !self.log.is_dirty(&facts) || is_planted;
         // G9, G11: the tail has what is committed; others have it of a key that no write is on its way to.
         let may = if self.is_tail() { self.may_speak_as_tail(now) } else { is_full && anyone && is_clean };
         if may {

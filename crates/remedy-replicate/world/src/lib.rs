@@ -24,6 +24,9 @@ use scotfree_sim::{Simulation, Worlds};
 pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
     kinds: &[
         ("chain", "chain replication: the tail answers reads", Scenario::chain),
+        ("chain-storm", "a chain whose views change all the time", |seed| {
+            Scenario::storm(seed, Protocol::Chain)
+        }),
         ("craq", "CRAQ: every member answers reads", Scenario::craq),
     ],
 };

@@ -150,6 +150,23 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// Views change all the time, and everybody uses one key.
+    pub fn storm(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 6);
+        let mut scenario = Scenario::random(seed, protocol);
+        scenario.member_count = rng.pick(&[3, 4, 5]);
+        scenario.key_count = 1;
+        scenario.request_count = 30;
+        scenario.lease = Nanos::from_millis(20);
+        scenario.patience = Nanos::from_millis(rng.pick(&[5, 12]));
+        scenario.network.delay_max = Nanos::from_micros(rng.pick(&[400, 4_000]));
+        scenario.network.loss = PerMillion::percent(rng.pick(&[0, 5]));
+        scenario.mishaps = (0..rng.between(10, 25)).map(|_| draw_mishap(rng, &scenario)).collect();
+        scenario
+    }
+}
+
 fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap<Trouble> {
     let member = rng.index(scenario.member_count);
     let span = Nanos(rng.below(120_000_000));

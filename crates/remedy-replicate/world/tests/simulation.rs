@@ -1,14 +1,17 @@
 //! Many seeds, in which much goes wrong; and each safety rule switched off, which must be seen.
 
 use remedy_replicate::{Fault, Planted};
-use remedy_replicate_world::{Report, Scenario, World};
+use remedy_replicate_world::{Protocol, Report, Scenario, World};
 use scotfree_sim::{campaign, run, Depth, Options};
 
-const SEED_COUNT: u64 = 3_000;
+/// `SEEDS=n` tries more.
+fn seed_count() -> u64 {
+    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2_000)
+}
 
 fn total(scenario: &(dyn Fn(u64) -> Scenario + Sync)) -> Report {
     let options = Options::<World> { scenario, failures_max: 1, ..Options::default() };
-    let report = campaign(0..SEED_COUNT, &options, |_| {});
+    let report = campaign(0..seed_count(), &options, |_| {});
     assert!(report.failures.is_empty(), "{}", report.failures[0]);
     report.total
 }
@@ -30,15 +33,39 @@ fn craq_keeps_every_promise() {
     assert_all_happened(&total(&Scenario::craq));
 }
 
-/// `SEED=n cargo test -p remedy-replicate-world one_seed -- --nocapture` shows a run.
+#[test]
+fn storms_break_nothing() {
+    for protocol in [Protocol::Chain, Protocol::Craq] {
+        total(&|seed| Scenario::storm(seed, protocol));
+    }
+}
+
+/// The scenarios that `KIND` names.
+fn scenario_of(kind: &str, seed: u64) -> Scenario {
+    match kind {
+        "chain" => Scenario::chain(seed),
+        "chain-storm" => Scenario::storm(seed, Protocol::Chain),
+        "craq-storm" => Scenario::storm(seed, Protocol::Craq),
+        _ => Scenario::craq(seed),
+    }
+}
+
+/// `SEED=n KIND=craq cargo test -p remedy-replicate-world one_seed -- --nocapture` shows a run that fails.
 #[test]
 fn one_seed() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let kind = std::env::var("KIND").unwrap_or_default();
-    let scenario = if kind == "chain" { Scenario::chain(seed) } else { Scenario::craq(seed) };
-    match run::<World>(seed, scenario, Depth::All) {
-        Ok(report) => println!("{report}"),
-        Err(failure) => panic!("{failure}"),
+    if let Err(failure) = run::<World>(seed, scenario_of(&kind, seed), Depth::All) {
+        panic!("{failure}");
+    }
+}
+
+/// The scenarios in which a fault shows. Most show in any that are bad enough.
+fn scenario_for(fault: Fault, seed: u64) -> Scenario {
+    match fault {
+        Fault::AnyoneAnswers => Scenario::chain(seed),
+        Fault::TailNotIntroduced => Scenario::storm(seed, Protocol::Chain),
+        _ => Scenario::craq(seed),
     }
 }
 
@@ -46,13 +73,9 @@ fn one_seed() {
 fn every_planted_fault_is_found() {
     let mut missed = Vec::new();
     for fault in Fault::ALL {
-        let with = |seed: u64| {
-            let scenario =
-                if fault == Fault::AnyoneAnswers { Scenario::chain(seed) } else { Scenario::craq(seed) };
-            Scenario { planted: Planted(Some(fault)), ..scenario }
-        };
+        let with = |seed| Scenario { planted: Planted(Some(fault)), ..scenario_for(fault, seed) };
         let options = Options::<World> { scenario: &with, failures_max: 1, ..Options::default() };
-        match campaign(0..4_000, &options, |_| {}).failures.first() {
+        match campaign(0..20_000, &options, |_| {}).failures.first() {
             Some(found) => println!("{fault:?}: seed {} {:?}", found.seed, found.violation.invariant),
             None => missed.push(fault),
         }
