@@ -13,6 +13,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-wire", 1),
     ("scotfree-check", 1),
     ("scotfree-cache", 2),
+    ("scotfree-state", 2),
     ("scotfree-retrieval", 1),
     ("scotfree-study", 2),
     ("scotfree-transform", 1),
@@ -40,8 +41,14 @@ const RANKS: &[(&str, u8)] = &[
 ];
 const REMEDY_RANK: u8 = 4;
 /// What a remedy is made of: machines, whatever lies below it.
-const MACHINES: [&str; 5] =
-    ["scotfree-core", "scotfree-wire", "scotfree-cache", "scotfree-session", "scotfree-device"];
+const MACHINES: [&str; 6] = [
+    "scotfree-core",
+    "scotfree-wire",
+    "scotfree-cache",
+    "scotfree-state",
+    "scotfree-session",
+    "scotfree-device",
+];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
 const MAY_NAME_A_REMEDY: [&str; 1] = ["scotfree-cli"];
 /// The remedy that is for tests alone, and that any test may name.
