@@ -21,8 +21,6 @@ const HEAD: Token = Token(2 << 56);
 const TAG: u64 = 0xFF << 56;
 /// What a record takes in a domain beyond its content, its erasure included.
 const RECORD_OVERHEAD_BYTES: u64 = 96;
-/// The bytes of a snapshot in one record.
-const CHUNK_BYTES: usize = 32 << 10;
 /// How many of them are handed over at a time, so that requests go on in between.
 const CHUNKS_PER_PUMP_MAX: usize = 16;
 /// How many records are erased at a time.
@@ -38,6 +36,8 @@ pub fn is_meta(meta: &[u8]) -> bool {
 /// The bounds of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalLimits {
+    /// How many bytes of a snapshot one record takes.
+    pub chunk_bytes_max: usize,
     /// How many bytes of ops may lie in the domain. At half of it a snapshot is wanted; at all of it
     /// the journal is stalled until the snapshot is durable.
     pub ops_bytes_max: u64,
@@ -170,6 +170,11 @@ impl<D: PersistenceDomain> Journal<D> {
         number
     }
 
+    /// How many bytes of a snapshot one record takes.
+    pub fn chunk_bytes_max(&self) -> usize {
+        self.limits.chunk_bytes_max
+    }
+
     /// Every op up to this one is durable.
     pub fn durable(&self) -> u64 {
         self.op_durable
@@ -279,7 +284,7 @@ impl<D: PersistenceDomain> Journal<D> {
             if snapshot.left_bytes() == 0 {
                 break;
             }
-            let end = snapshot.bytes.len().min(snapshot.submitted_bytes + CHUNK_BYTES);
+            let end = snapshot.bytes.len().min(snapshot.submitted_bytes + self.limits.chunk_bytes_max);
             let token = chunk_token(generation, snapshot.chunk_count);
             self.domain.submit(token, &snapshot.bytes[snapshot.submitted_bytes..end])?;
             snapshot.submitted_bytes = end;

@@ -6,17 +6,22 @@
 //! says which.
 #![forbid(unsafe_code)]
 
+mod executor;
 mod index;
 mod journal;
+mod kept;
 mod letters;
+mod member;
 mod op;
 mod request;
 mod room;
 mod service;
 mod snapshot;
 mod store;
+mod value;
 
 pub use index::IndexKind;
 pub use journal::{is_meta, JournalError, JournalLimits};
 pub use service::{command, KvOptions, KvRecovery, KvService};
-pub use store::{Store, Value};
+pub use store::Store;
+pub use value::Value;

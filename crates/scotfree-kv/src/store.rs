@@ -1,40 +1,23 @@
 //! The map and its commands: pure, so that a log of requests rebuilds it.
 //!
 //! Invariant: what a command does and answers follows from the map and the command alone. The data
-//! never takes more than `data_bytes_max`, counted alike before and after a recovery.
+//! never takes more than `data_bytes_max`, counted alike before and after a recovery; a key counts as long as it
+//! has a value or a version.
 
 use crate::index::{Index, IndexKind};
+use crate::value::{Value, ELEMENT_BYTES};
 use scotfree_resp::classes::Flags;
 use scotfree_resp::codec::{
     parse_integer, write_bulk, write_error, write_header, write_integer, write_null, write_simple,
 };
 use scotfree_resp::description::CommandInfo;
-use std::collections::VecDeque;
+use scotfree_state::Version;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What an entry counts for beyond its bytes.
 const ENTRY_BYTES: usize = 64;
-/// What an element of a list counts for beyond its bytes.
-const ELEMENT_BYTES: usize = 16;
 /// How many databases there are.
 pub const DATABASES: u16 = 16;
-
-/// A value of the map.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// A string.
-    Text(Vec<u8>),
-    /// A list.
-    List(VecDeque<Vec<u8>>),
-}
-
-impl Value {
-    fn bytes(&self) -> usize {
-        match self {
-            Value::Text(text) => text.len(),
-            Value::List(elements) => elements.iter().map(|element| element.len() + ELEMENT_BYTES).sum(),
-        }
-    }
-}
 
 /// One command of the service.
 struct Verb {
@@ -44,21 +27,38 @@ struct Verb {
     writes: bool,
     /// May make the data larger.
     grows: bool,
+    keys: Keys,
     run: fn(&mut Store, &Call<'_>, &mut Vec<u8>),
 }
 
+/// Which of a command's arguments are keys.
+#[derive(Clone, Copy)]
+enum Keys {
+    None,
+    First,
+    All,
+    EveryOther,
+}
+
 const VERBS: [Verb; 11] = [
-    Verb { name: "append", arity: 3, writes: true, grows: true, run: Store::append },
-    Verb { name: "del", arity: -2, writes: true, grows: false, run: Store::del },
-    Verb { name: "get", arity: 2, writes: false, grows: false, run: Store::get },
-    Verb { name: "incr", arity: 2, writes: true, grows: true, run: Store::incr },
-    Verb { name: "lrange", arity: 4, writes: false, grows: false, run: Store::lrange },
-    Verb { name: "lpush", arity: -3, writes: true, grows: true, run: Store::lpush },
-    Verb { name: "mget", arity: -2, writes: false, grows: false, run: Store::mget },
-    Verb { name: "mset", arity: -3, writes: true, grows: true, run: Store::mset },
-    Verb { name: "ping", arity: -1, writes: false, grows: false, run: |_, call, out| ping(call, out) },
-    Verb { name: "rpush", arity: -3, writes: true, grows: true, run: Store::rpush },
-    Verb { name: "set", arity: 3, writes: true, grows: true, run: Store::set },
+    Verb { name: "append", arity: 3, writes: true, grows: true, keys: Keys::First, run: Store::append },
+    Verb { name: "del", arity: -2, writes: true, grows: false, keys: Keys::All, run: Store::del },
+    Verb { name: "get", arity: 2, writes: false, grows: false, keys: Keys::First, run: Store::get },
+    Verb { name: "incr", arity: 2, writes: true, grows: true, keys: Keys::First, run: Store::incr },
+    Verb { name: "lrange", arity: 4, writes: false, grows: false, keys: Keys::First, run: Store::lrange },
+    Verb { name: "lpush", arity: -3, writes: true, grows: true, keys: Keys::First, run: Store::lpush },
+    Verb { name: "mget", arity: -2, writes: false, grows: false, keys: Keys::All, run: Store::mget },
+    Verb { name: "mset", arity: -3, writes: true, grows: true, keys: Keys::EveryOther, run: Store::mset },
+    Verb {
+        name: "ping",
+        arity: -1,
+        writes: false,
+        grows: false,
+        keys: Keys::None,
+        run: |_, call, out| ping(call, out),
+    },
+    Verb { name: "rpush", arity: -3, writes: true, grows: true, keys: Keys::First, run: Store::rpush },
+    Verb { name: "set", arity: 3, writes: true, grows: true, keys: Keys::First, run: Store::set },
 ];
 
 /// A command with its surroundings.
@@ -83,10 +83,49 @@ impl Call<'_> {
     }
 }
 
+/// The verb of a command that is well-formed, or with what it is refused whatever the map holds.
+fn verb_of(call: &Call<'_>) -> Result<&'static Verb, String> {
+    let name = call.arguments[0].to_ascii_lowercase();
+    let Some(verb) = VERBS.iter().find(|verb| verb.name.as_bytes() == name) else {
+        let name: String = String::from_utf8_lossy(call.arguments[0]).chars().take(128).collect();
+        return Err(format!("ERR unknown command '{name}'"));
+    };
+    let count = call.arguments.len() as i32;
+    if count != verb.arity && (verb.arity > 0 || count < -verb.arity) {
+        return Err(format!("ERR wrong number of arguments for '{}' command", verb.name));
+    }
+    if call.db >= DATABASES {
+        return Err("ERR DB index is out of range".to_owned());
+    }
+    Ok(verb)
+}
+
+/// The keys that a command touches: none if it is refused whatever they hold.
+pub fn keys_of(call: &Call<'_>) -> Vec<Vec<u8>> {
+    let Ok(verb) = verb_of(call) else { return Vec::new() };
+    let every = |step| (1..call.arguments.len()).step_by(step).map(|index| call.key(index)).collect();
+    match verb.keys {
+        Keys::None => Vec::new(),
+        Keys::First => vec![call.key(1)],
+        Keys::All => every(1),
+        Keys::EveryOther => every(2),
+    }
+}
+
+/// Whether a command sets its one key, whatever that holds.
+pub fn is_blind(call: &Call<'_>) -> bool {
+    verb_of(call).is_ok_and(|verb| verb.name == "set")
+}
+
 /// The map.
 #[derive(Debug)]
 pub struct Store {
+    index: IndexKind,
     entries: Box<dyn Index<Value>>,
+    /// Of keys that other members of a group write as well; without a group there are none. Those of keys without a
+    /// value are tombstones: late news of an older write must not bring the key back.
+    versions: BTreeMap<Vec<u8>, Version>,
+    tombstone_count: usize,
     data_bytes: usize,
     data_bytes_max: usize,
     refused_count: u64,
@@ -95,36 +134,48 @@ pub struct Store {
 impl Store {
     /// An empty map whose data may take `data_bytes_max`; a command that could exceed it is refused.
     pub fn new(index: IndexKind, data_bytes_max: usize) -> Store {
-        Store { entries: index.empty(), data_bytes: 0, data_bytes_max, refused_count: 0 }
+        Store {
+            index,
+            entries: index.empty(),
+            versions: BTreeMap::new(),
+            tombstone_count: 0,
+            data_bytes: 0,
+            data_bytes_max,
+            refused_count: 0,
+        }
+    }
+
+    /// An empty map with the structure, the limit and the count of refusals of this one.
+    #[must_use]
+    pub fn empty_like(&self) -> Store {
+        let empty = Store::new(self.index, self.data_bytes_max);
+        Store { refused_count: self.refused_count, ..empty }
     }
 
     /// Runs one command and appends its reply.
     pub fn run(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
-        let name = call.arguments[0].to_ascii_lowercase();
-        let Some(verb) = VERBS.iter().find(|verb| verb.name.as_bytes() == name) else {
-            let name: String = String::from_utf8_lossy(call.arguments[0]).chars().take(128).collect();
-            return write_error(out, &format!("ERR unknown command '{name}'"));
+        let verb = match verb_of(call) {
+            Ok(verb) => verb,
+            Err(problem) => return write_error(out, &problem),
         };
-        let count = call.arguments.len() as i32;
-        if count != verb.arity && (verb.arity > 0 || count < -verb.arity) {
-            return write_error(out, &format!("ERR wrong number of arguments for '{}' command", verb.name));
-        }
-        if call.db >= DATABASES {
-            return write_error(out, "ERR DB index is out of range");
-        }
         if verb.writes && !call.may_write {
             return write_error(out, "ERR a request that is sent as a read may not write");
         }
         if verb.grows && self.would_be(call) > self.data_bytes_max {
-            self.refused_count += 1;
-            let problem = format!(
-                "OOM the data may take {} bytes, an eighth of the log: delete keys, or serve from a new file \
-                 with a larger --log-size",
-                self.data_bytes_max
-            );
-            return write_error(out, &problem);
+            return self.refuse_to_grow(out);
         }
         (verb.run)(self, call, out);
+    }
+
+    /// Refuses what would make the data larger than it may be.
+    pub fn refuse_to_grow(&mut self, out: &mut Vec<u8>) {
+        self.refused_count += 1;
+        let problem = format!(
+            "OOM the data may take {} bytes, an eighth of the log: delete keys, or serve from a new file \
+             with a larger --log-size",
+            self.data_bytes_max
+        );
+        write_error(out, &problem);
     }
 
     /// How much the data could take after a command that grows it.
@@ -175,19 +226,79 @@ impl Store {
 
     /// Puts an entry, as a recovery does.
     pub fn insert(&mut self, key: Vec<u8>, value: Value) {
-        let added = value.bytes();
-        let key_bytes = key.len() + ENTRY_BYTES;
-        self.data_bytes += added;
+        let key_bytes = key_bytes(&key);
+        let has_version = self.versions.contains_key(&key);
+        self.data_bytes += value.bytes();
         match self.entries.insert(key, value) {
             Some(old) => self.data_bytes -= old.bytes(),
+            None if has_version => self.tombstone_count -= 1,
             None => self.data_bytes += key_bytes,
         }
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
         let Some(value) = self.entries.remove(key) else { return false };
-        self.data_bytes -= key.len() + value.bytes() + ENTRY_BYTES;
+        self.data_bytes -= value.bytes();
+        if self.versions.contains_key(key) {
+            self.tombstone_count += 1;
+        } else {
+            self.data_bytes -= key_bytes(key);
+        }
         true
+    }
+
+    /// What a key holds.
+    pub fn value(&self, key: &[u8]) -> Option<&Value> {
+        self.entries.get(key)
+    }
+
+    /// Has a key hold this, or nothing.
+    pub fn put(&mut self, key: &[u8], value: Option<Value>) {
+        match value {
+            Some(value) => self.insert(key.to_vec(), value),
+            None => drop(self.remove(key)),
+        }
+    }
+
+    /// The version of a key, if it has one.
+    pub fn version_of(&self, key: &[u8]) -> Option<Version> {
+        self.versions.get(key).copied()
+    }
+
+    /// Gives a key its version, whether or not it holds something.
+    pub fn set_version(&mut self, key: &[u8], version: Version) {
+        let is_first = self.versions.insert(key.to_vec(), version).is_none();
+        if is_first && self.entries.get(key).is_none() {
+            self.tombstone_count += 1;
+            self.data_bytes += key_bytes(key);
+        }
+    }
+
+    /// Whether a key that holds nothing may get a version.
+    pub fn has_room_for_tombstone(&self, key: &[u8]) -> bool {
+        self.versions.contains_key(key) || self.data_bytes + key_bytes(key) <= self.data_bytes_max
+    }
+
+    /// All versions, by their keys.
+    pub fn versions(&self) -> impl Iterator<Item = (&[u8], Version)> {
+        self.versions.iter().map(|(key, version)| (key.as_slice(), *version))
+    }
+
+    /// The versions of keys that hold nothing, by their keys.
+    pub fn tombstones(&self) -> impl Iterator<Item = (&[u8], Version)> {
+        self.versions().filter(|(key, _)| self.entries.get(key).is_none())
+    }
+
+    /// How many versions are of keys that hold nothing. They are kept for good, and count as data does.
+    pub fn tombstone_count(&self) -> usize {
+        self.tombstone_count
+    }
+
+    /// Forgets all versions.
+    pub fn forget_versions(&mut self) {
+        self.data_bytes -= self.tombstones().map(|(key, _)| key_bytes(key)).sum::<usize>();
+        self.tombstone_count = 0;
+        self.versions.clear();
     }
 
     fn set(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
@@ -299,6 +410,11 @@ impl Store {
             None => write_header(out, 0),
         }
     }
+}
+
+/// What a key counts for, whatever it holds.
+fn key_bytes(key: &[u8]) -> usize {
+    key.len() + ENTRY_BYTES
 }
 
 fn ping(call: &Call<'_>, out: &mut Vec<u8>) {
@@ -457,6 +573,53 @@ mod tests {
         store.iter().for_each(|(key, value)| rebuilt.insert(key.to_vec(), value.clone()));
         assert_eq!(store.data_bytes(), rebuilt.data_bytes());
         assert_eq!(store.len(), rebuilt.len());
+    }
+
+    #[test]
+    fn a_key_counts_as_long_as_it_has_a_value_or_a_version() {
+        let mut store = Store::new(IndexKind::Hash, 1 << 20);
+        let key = Call { arguments: &[b"", b"k"], db: 0, is_resp3: false, may_write: true }.key(1);
+        let version = Version { counter: 1, member: 2 };
+        run(&mut store, "SET k v");
+        let alone = store.data_bytes();
+        store.set_version(&key, version);
+        assert_eq!((store.data_bytes(), store.tombstone_count()), (alone, 0));
+        run(&mut store, "DEL k");
+        assert_eq!((store.data_bytes(), store.tombstone_count()), (alone - 1, 1));
+        assert_eq!(store.tombstones().collect::<Vec<_>>(), [(&key[..], version)]);
+        run(&mut store, "SET k v");
+        assert_eq!((store.data_bytes(), store.tombstone_count()), (alone, 0));
+        run(&mut store, "DEL k");
+        store.forget_versions();
+        assert_eq!((store.data_bytes(), store.tombstone_count(), store.version_of(&key)), (0, 0, None));
+        store.set_version(&key, version);
+        assert_eq!((store.data_bytes(), store.tombstone_count()), (alone - 1, 1));
+    }
+
+    #[test]
+    fn keys_are_those_that_a_command_touches() {
+        let keys = |line: &str, db| {
+            let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let keys = keys_of(&Call { arguments: &arguments, db, is_resp3: false, may_write: false });
+            keys.iter()
+                .map(|key| String::from_utf8_lossy(&key[2..]).into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (line, touched) in [
+            ("SET a b", "a"),
+            ("set a", ""),
+            ("DEL a b c", "a b c"),
+            ("MSET a 1 b 2", "a b"),
+            ("MGET a b", "a b"),
+            ("LRANGE a 0 1", "a"),
+            ("RPUSH a b c", "a"),
+            ("PING a", ""),
+            ("NOSUCH a", ""),
+        ] {
+            assert_eq!(keys(line, 0), touched, "{line}");
+            assert_eq!(keys(line, DATABASES), "", "{line}");
+        }
     }
 
     #[test]

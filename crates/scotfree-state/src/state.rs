@@ -42,7 +42,7 @@ pub struct Facts {
 }
 
 /// A write in its place.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed<'a> {
     /// Its place in the order of the group.
     pub mark: Mark,
@@ -57,7 +57,7 @@ pub struct Placed<'a> {
 }
 
 /// A value of one key that a write elsewhere has made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed<'a> {
     /// The key.
     pub key: &'a [u8],
@@ -80,7 +80,7 @@ pub struct Installed<'a> {
 pub struct Applied {
     /// How many writes this state has taken since it was opened, this one included: see [`State::stable`].
     pub number: u64,
-    /// Whether the application refused it. It has taken its place all the same.
+    /// Whether the application refused it. It has taken its place all the same, but for [`State::install`].
     pub is_refused: bool,
 }
 
@@ -102,6 +102,10 @@ pub trait State {
     /// Executes a write in its place, notes its answer under its identity, and stores all of that together; appends
     /// the answer. Marks grow by one.
     fn apply(&mut self, placed: &Placed<'_>, reply: &mut Vec<u8>) -> Applied;
+
+    /// A request of a session took its place without a write: its answer was known, or it was no write. The session's
+    /// position is stored; a place that it has left behind, or a session that is gone, changes nothing.
+    fn take_place(&mut self, session: SessionId, seq: SeqNum) -> Applied;
 
     /// The last place that was applied, as storage had it when the state was opened or since.
     fn mark(&self) -> Mark;
@@ -126,19 +130,16 @@ pub trait State {
     fn value(&self, key: &[u8], out: &mut Vec<u8>) -> bool;
 
     /// Sets a key to a value made elsewhere if its version is newer than the one here, notes the answer under the
-    /// identity, and stores all of that together.
+    /// identity, and stores all of that together. A value whose bytes are none is refused: nothing is changed or
+    /// noted, and no number is taken.
     fn install(&mut self, installed: &Installed<'_>) -> Applied;
 
     /// Appends all of it: values with their versions, the mark, the results.
     fn write_snapshot(&self, out: &mut Vec<u8>);
 
-    /// Puts a snapshot in the place of all that is here, and stores it; the sessions of this member's clients stay.
-    /// It counts as one write: its [`Applied::number`].
-    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<u64, DamagedSnapshot>;
-
-    /// Stores that a session's request took its place without being executed here: it was executed before, under its
-    /// identity. Counts as one write: its [`Applied::number`].
-    fn pass_over(&mut self, session: SessionId, seq: SeqNum) -> u64;
+    /// Puts a snapshot in the place of all that is here, and stores it, which counts as one write; the sessions of
+    /// this member's clients stay. A crash before it is stable finds what was here before.
+    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<Applied, DamagedSnapshot>;
 
     /// What must be equal at all members, since answers depend on it (how much the data may take).
     fn fingerprint(&self) -> u64;

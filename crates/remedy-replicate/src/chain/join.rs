@@ -10,7 +10,7 @@ use crate::replica::ReplicaOwn;
 use crate::transfer::{write_piece, write_want, Giving, Piece, Taking, Want, PIECE, WANT};
 use crate::view::{MemberId, Standing};
 use scotfree_core::{Effects, Nanos};
-use scotfree_state::State;
+use scotfree_state::{Applied, State};
 
 impl<S: State> Chain<S> {
     /// Takes the log behind what this member has, if that is known to be of the group; else the state first.
@@ -115,7 +115,7 @@ impl<S: State> Chain<S> {
 
     fn finish_taking(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let Some(taking) = self.taking.take() else { return };
-        let Some(Ok(number)) = taking.whole().map(|bytes| self.state.read_snapshot(bytes)) else {
+        let Some(Ok(Applied { number, .. })) = taking.whole().map(|bytes| self.state.read_snapshot(bytes)) else {
             self.desk.damaged();
             return self.take_state(now);
         };

@@ -175,13 +175,13 @@ impl State for SimState {
         self.kept.results.write(out);
     }
 
-    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<u64, DamagedSnapshot> {
+    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<Applied, DamagedSnapshot> {
         self.kept = read_kept(bytes).ok_or_else(|| DamagedSnapshot("it is cut".to_owned()))?;
-        Ok(self.store())
+        Ok(Applied { number: self.store(), is_refused: false })
     }
 
-    fn pass_over(&mut self, _session: SessionId, _seq: SeqNum) -> u64 {
-        self.store()
+    fn take_place(&mut self, _session: SessionId, _seq: SeqNum) -> Applied {
+        Applied { number: self.store(), is_refused: false }
     }
 
     fn fingerprint(&self) -> u64 {

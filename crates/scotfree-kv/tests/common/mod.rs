@@ -10,6 +10,7 @@ use scotfree_kv::{
 };
 use scotfree_rpc::{Execution, Handler, Replies, Report, Service};
 use scotfree_session::{RecoveredSession, RequestKind};
+use scotfree_state::ResultsLimits;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -74,7 +75,14 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
         request_bytes_max: 4_000,
         devices: 1,
         vouches: false,
+        results: ResultsLimits {
+            clients_max: 4,
+            per_client_max: 8,
+            bytes_per_client_max: 200,
+            silent_ms_min: 1_000,
+        },
         limits: JournalLimits {
+            chunk_bytes_max: 4_000,
             ops_bytes_max,
             backlog_bytes_max: 1 << 20,
             full_time_max: Nanos::from_secs(10),
