@@ -55,6 +55,13 @@ pub trait Model {
     /// Whether `reply` to `op` could be another one if `write` had never happened. "Yes" is always safe.
     fn may_show(&self, op: &Self::Op, reply: &Self::Reply, write: &Self::Op) -> bool;
 
+    /// Whether what `op` writes could be something else if `write` had never happened: it counts up, or appends. A value
+    /// read later then shows a write that it does not name. "Yes" is always safe; "no" is right where
+    /// [`Model::may_show`] sees through such operations by itself.
+    fn carries(&self, _op: &Self::Op, _write: &Self::Op) -> bool {
+        false
+    }
+
     /// An operation in words.
     fn describe(&self, op: &Self::Op, reply: Option<&Self::Reply>) -> String {
         match reply {

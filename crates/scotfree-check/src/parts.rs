@@ -4,7 +4,7 @@
 //! Invariant: every answered operation is in exactly one part; one that was never answered and whose
 //! effect nobody can have seen is in none, since it may as well never have happened.
 
-use crate::model::{Key, Model, OperationOf};
+use crate::model::{Answer, Key, Model, OperationOf};
 use std::collections::BTreeMap;
 
 /// The operations of each part, as indices of the history in the order of their calls.
@@ -29,10 +29,11 @@ pub(crate) fn parts_of<M: Model>(model: &M, history: &[OperationOf<M>]) -> Vec<V
 /// Whether an answer could be another one if this operation had never happened.
 pub(crate) fn leaves_trace<M: Model>(model: &M, history: &[OperationOf<M>], index: usize) -> bool {
     let write = &history[index].op;
-    let shows = |operation: &OperationOf<M>| {
-        operation.answer.as_ref().is_some_and(|answer| model.may_show(&operation.op, &answer.reply, write))
+    let shows = |(at, operation): (usize, &OperationOf<M>)| {
+        let may_show = |answer: &Answer<M::Reply>| model.may_show(&operation.op, &answer.reply, write);
+        at != index && model.carries(&operation.op, write) || operation.answer.as_ref().is_some_and(may_show)
     };
-    model.writes(write) && history.iter().any(shows)
+    model.writes(write) && history.iter().enumerate().any(shows)
 }
 
 /// Which keys belong together: each points towards the one that stands for its group.
@@ -61,7 +62,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Op, Operation, Registers, Reply};
+    use crate::{Op, Operation, Registers, Reply};
 
     fn parts(ops: &[(Op, Option<Reply>)]) -> Vec<Vec<usize>> {
         let operation = |(at, (op, reply)): (usize, &(Op, Option<Reply>))| {
@@ -93,5 +94,10 @@ mod tests {
         assert_eq!(parts(&[set(1), set(2), pending.clone()]), [vec![0], vec![1]]);
         assert_eq!(parts(&[set(1), set(2), pending, read(&[2], &[Some(7)])]), [vec![0, 1, 2, 3]]);
         assert_eq!(parts(&[(Op::Get { key: Key(1) }, None)]), Vec::<Vec<usize>>::new());
+        // What was counted up shows a write that it does not name.
+        let (incr, lost) = ((Op::Incr { key: Key(1) }, None), (Op::Set { key: Key(1), value: 4 }, None));
+        assert_eq!(parts(&[lost.clone(), read(&[1], &[Some(5)])]), [vec![1]]);
+        assert_eq!(parts(&[lost, incr.clone(), read(&[1], &[Some(5)])]), [vec![0, 1, 2]]);
+        assert_eq!(parts(&[incr, read(&[1], &[None])]), [vec![1]]);
     }
 }

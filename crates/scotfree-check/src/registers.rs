@@ -1,4 +1,4 @@
-//! The commands of a key-value store: strings by key, read and written one or several at a time.
+//! The commands of a key-value store: strings by key, read, written and counted up, one or several at a time.
 //!
 //! Invariant: as `scot kv` and Redis execute them; a transaction is one operation.
 
@@ -39,6 +39,11 @@ pub enum Op {
         /// Which.
         keys: Vec<Key>,
     },
+    /// INCR: one more than there was, and 1 where there was nothing; answers with it.
+    Incr {
+        /// Which.
+        key: Key,
+    },
     /// Several commands at one instant.
     Transaction(Vec<Op>),
 }
@@ -78,13 +83,18 @@ impl Model for Registers {
                 Reply::Done
             }
             Op::MGet { keys } => Reply::Values(keys.iter().map(|key| state.get(key).copied()).collect()),
+            Op::Incr { key } => {
+                let value = state.entry(*key).or_default();
+                *value = value.saturating_add(1);
+                Reply::Number(*value)
+            }
             Op::Transaction(ops) => Reply::All(ops.iter().map(|op| self.apply(state, op)).collect()),
         }
     }
 
     fn writes(&self, op: &Op) -> bool {
         match op {
-            Op::Set { .. } | Op::Del { .. } | Op::MSet { .. } => true,
+            Op::Set { .. } | Op::Del { .. } | Op::MSet { .. } | Op::Incr { .. } => true,
             Op::Get { .. } | Op::MGet { .. } => false,
             Op::Transaction(ops) => ops.iter().any(|op| self.writes(op)),
         }
@@ -92,7 +102,7 @@ impl Model for Registers {
 
     fn keys(&self, op: &Op) -> Vec<Key> {
         match op {
-            Op::Set { key, .. } | Op::Get { key } => vec![*key],
+            Op::Set { key, .. } | Op::Get { key } | Op::Incr { key } => vec![*key],
             Op::Del { keys } | Op::MGet { keys } => keys.clone(),
             Op::MSet { pairs } => pairs.iter().map(|(key, _)| *key).collect(),
             Op::Transaction(ops) => ops.iter().flat_map(|op| self.keys(op)).collect(),
@@ -107,11 +117,19 @@ impl Model for Registers {
             (Op::Transaction(ops), Reply::All(replies)) => {
                 ops.iter().zip(replies).any(|(op, reply)| self.may_show(op, reply, write))
             }
-            // How many there were depends on every write.
-            (Op::Get { .. } | Op::MGet { .. } | Op::Del { .. } | Op::Transaction(_), _) => {
+            // How many there were, and what was counted up, depends on every write.
+            (Op::Get { .. } | Op::MGet { .. } | Op::Del { .. } | Op::Incr { .. } | Op::Transaction(_), _) => {
                 let written = self.keys(write);
                 self.keys(op).iter().any(|key| written.contains(key))
             }
+        }
+    }
+
+    fn carries(&self, op: &Op, write: &Op) -> bool {
+        match op {
+            Op::Incr { key } => self.keys(write).contains(key),
+            Op::Transaction(ops) => ops.iter().any(|op| self.carries(op, write)),
+            Op::Set { .. } | Op::Get { .. } | Op::Del { .. } | Op::MSet { .. } | Op::MGet { .. } => false,
         }
     }
 
@@ -127,6 +145,7 @@ fn shows(keys: &[Key], values: &[Option<u64>], write: &Op) -> bool {
         Op::Set { key: written, value: new } => key == written && *value == Some(*new),
         Op::MSet { pairs } => pairs.iter().any(|(written, new)| key == written && *value == Some(*new)),
         Op::Del { keys: deleted } => deleted.contains(key) && value.is_none(),
+        Op::Incr { key: counted } => key == counted && value.is_some(),
         Op::Transaction(ops) => ops.iter().any(|op| shows(&[*key], &[*value], op)),
         Op::Get { .. } | Op::MGet { .. } => false,
     })
@@ -142,6 +161,7 @@ fn words_of(op: &Op) -> String {
             pairs.iter().fold("MSET".to_owned(), |text, (key, value)| format!("{text} k{} {value}", key.0))
         }
         Op::MGet { keys } => format!("MGET{}", list(keys)),
+        Op::Incr { key } => format!("INCR k{}", key.0),
         Op::Transaction(ops) => format!("[{}]", ops.iter().map(words_of).collect::<Vec<_>>().join("; ")),
     }
 }
@@ -172,7 +192,9 @@ mod tests {
         let swap = Op::Transaction(vec![Op::Get { key: one }, Op::Set { key: one, value: 9 }]);
         assert_eq!(run(swap), Reply::All(vec![Reply::Values(vec![Some(5)]), Reply::Done]));
         assert_eq!(run(Op::MGet { keys: vec![two, one] }), Reply::Values(vec![Some(6), Some(9)]));
+        assert_eq!(run(Op::Incr { key: one }), Reply::Number(10));
         assert_eq!(run(Op::Del { keys: vec![one, two, one] }), Reply::Number(2));
+        assert_eq!(run(Op::Incr { key: one }), Reply::Number(1));
     }
 
     #[test]

@@ -33,6 +33,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => set(),
         3 => get(),
         1 => keys().prop_map(|keys| Op::Del { keys }),
+        2 => key().prop_map(|key| Op::Incr { key }),
         2 => pairs.prop_map(|pairs| Op::MSet { pairs }),
         2 => keys().prop_map(|keys| Op::MGet { keys }),
         1 => (get(), set()).prop_map(|(get, set)| Op::Transaction(vec![get, set])),

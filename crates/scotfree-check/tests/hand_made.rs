@@ -325,3 +325,20 @@ fn a_long_history_takes_a_step_for_each_operation() {
     let limits = Limits { steps_max: 20_000, smallest_steps_max: 0 };
     assert_eq!(check(&Registers, &history[..1_000], limits), Verdict::Linearizable);
 }
+
+#[test]
+fn an_increment_that_is_lost_or_doubled_is_found() {
+    let incr =
+        |client, called, at, count| done(client, called, at, Op::Incr { key: X }, Reply::Number(count));
+    let good = vec![incr(1, 0, 10, 2), incr(2, 5, 15, 1), get(3, 20, 25, X, 2)];
+    assert_eq!(check(&Registers, &good, Limits::default()), Verdict::Linearizable);
+    let lost = vec![incr(1, 0, 10, 1), incr(2, 5, 15, 1)];
+    assert!(matches!(check(&Registers, &lost, Limits::default()), Verdict::Violation(_)));
+    let doubled = vec![incr(1, 0, 10, 1), get(2, 20, 25, X, 2)];
+    assert!(matches!(check(&Registers, &doubled, Limits::default()), Verdict::Violation(_)));
+    // One that was never answered may have happened, once.
+    let mut once = vec![cut(1, 0, Op::Incr { key: X }), incr(2, 5, 10, 2)];
+    assert_eq!(check(&Registers, &once, Limits::default()), Verdict::Linearizable);
+    once.push(get(3, 20, 25, X, 3));
+    assert!(matches!(check(&Registers, &once, Limits::default()), Verdict::Violation(_)));
+}

@@ -517,6 +517,7 @@ fn words_of(op: &Op) -> Vec<String> {
         Op::Set { key, value } => vec!["SET".into(), name(key), value.to_string()],
         Op::Get { key } => several("GET", &[*key]),
         Op::Del { keys } => several("DEL", keys),
+        Op::Incr { key } => several("INCR", &[*key]),
         Op::MGet { keys } => several("MGET", keys),
         Op::MSet { pairs } => {
             let pairs = pairs.iter().flat_map(|(key, value)| [name(key), value.to_string()]);
@@ -534,7 +535,7 @@ fn answer_of(op: &Op, reply: &Reply) -> Answered {
     match (op, reply) {
         (Op::Set { .. } | Op::MSet { .. }, Reply::Simple(_)) => Answered::Done,
         (Op::Get { .. }, Reply::Bulk(_) | Reply::Null) => Answered::Values(vec![value(reply)]),
-        (Op::Del { .. }, Reply::Integer(count)) => Answered::Number(count.unsigned_abs()),
+        (Op::Del { .. } | Op::Incr { .. }, Reply::Integer(count)) => Answered::Number(count.unsigned_abs()),
         (Op::MGet { .. }, Reply::Array(all)) => Answered::Values(all.iter().map(value).collect()),
         (Op::Transaction(ops), Reply::Array(all)) => {
             Answered::All(ops.iter().zip(all).map(|(op, reply)| answer_of(op, reply)).collect())
