@@ -21,7 +21,7 @@ use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Watch};
 use scotfree_session::{RecoveredSession, RequestKind};
 use scotfree_state::ResultsLimits;
-use scotfree_wire::REQUEST_BYTES_MAX;
+use scotfree_wire::{Identity, REQUEST_BYTES_MAX};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -135,6 +135,7 @@ struct Waiting {
     kind: RequestKind,
     payload: Vec<u8>,
     is_replayed: bool,
+    identity: Option<Identity>,
 }
 
 impl<D: PersistenceDomain> KvService<D> {
@@ -278,11 +279,11 @@ impl<D: PersistenceDomain> KvService<D> {
 
     fn run_waiting(&mut self, replies: &mut Replies) {
         while !self.journal.is_stalled() {
-            let Some(Waiting { ticket, session, seq, kind, payload, is_replayed }) = self.waiting.pop_front()
-            else {
-                return;
-            };
-            self.run(&Execution { ticket, session, seq, kind, payload: &payload, is_replayed }, replies);
+            let Some(waiting) = self.waiting.pop_front() else { return };
+            let Waiting { ticket, session, seq, kind, payload, is_replayed, identity } = waiting;
+            let payload = &payload;
+            let request = Execution { ticket, session, seq, kind, payload, is_replayed, identity };
+            self.run(&request, replies);
         }
     }
 
@@ -341,9 +342,9 @@ impl<D: PersistenceDomain> Handler for KvService<D> {
             return self.run(request, replies);
         }
         // How many can wait is bounded by the sessions' credits.
-        let Execution { ticket, session, seq, kind, payload, is_replayed } = *request;
+        let Execution { ticket, session, seq, kind, payload, is_replayed, identity } = *request;
         let payload = payload.to_vec();
-        self.waiting.push_back(Waiting { ticket, session, seq, kind, payload, is_replayed });
+        self.waiting.push_back(Waiting { ticket, session, seq, kind, payload, is_replayed, identity });
     }
 
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {

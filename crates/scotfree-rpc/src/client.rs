@@ -19,14 +19,14 @@ use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
 use crate::refusals::Refusals;
 use crate::shared_key::{KeyWatch, SharedKey};
-use scotfree_core::{Effects, KeyHash, Machine, Nanos, SeqNum, SessionId, Tier};
+use scotfree_core::{Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Tier};
 use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Spin, Transport};
 use scotfree_session::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, ExtendedError, Request,
     SubmitError,
 };
 use scotfree_trace::CallRecord;
-use scotfree_wire::{ClusterKey, Extensions, Key, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
+use scotfree_wire::{ClusterKey, Extensions, Identity, Key, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
@@ -343,6 +343,19 @@ impl<T: Transport> ClientRuntime<T> {
         }
     }
 
+    /// Ends a session at once, whatever is not complete or not stable: [`ClientEvent::Closed`] follows, and nothing of
+    /// it is sent any more. For a server that is believed to be lost.
+    pub fn abandon_session(&mut self, session: SessionHandle) {
+        if self.slot(session).is_some() {
+            self.step(session.slot as usize, |client, _, effects| client.abandon(effects));
+        }
+    }
+
+    /// The epoch that the session's server was in when it was opened, once it is open.
+    pub fn server_epoch(&self, session: SessionHandle) -> Option<Epoch> {
+        self.slot(session)?.client.server_epoch()
+    }
+
     /// The session's name in the cluster, once it is open.
     pub fn session_id(&self, session: SessionHandle) -> Option<SessionId> {
         self.slot(session)?.id
@@ -393,6 +406,43 @@ impl<T: Transport> ClientRuntime<T> {
         session: SessionHandle,
         request: Request<'_>,
         further_keys: &[KeyHash],
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        let extensions = Extensions { further_keys, ..Extensions::NONE };
+        let fits = self.takes(session, request.payload.len(), &extensions);
+        self.submit_extended(session, request, if fits { &extensions } else { &Extensions::NONE }, label)
+    }
+
+    /// As [`ClientRuntime::submit`], of a request that bears this identity if [`ClientRuntime::takes_identity`], and
+    /// none otherwise.
+    pub fn submit_identified(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        identity: Identity,
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        let extensions = Extensions { identity: Some(identity), ..Extensions::NONE };
+        let fits = self.takes(session, request.payload.len(), &extensions);
+        self.submit_extended(session, request, if fits { &extensions } else { &Extensions::NONE }, label)
+    }
+
+    /// Whether the session's server takes identities, and one packet has room for one beside so many bytes.
+    pub fn takes_identity(&self, session: SessionHandle, payload_bytes: usize) -> bool {
+        let identity = Some(Identity { client: [0; 16], number: 0 });
+        self.takes(session, payload_bytes, &Extensions { identity, ..Extensions::NONE })
+    }
+
+    fn takes(&self, session: SessionHandle, payload_bytes: usize, extensions: &Extensions<'_>) -> bool {
+        self.slot(session).is_some_and(|slot| slot.client.takes(payload_bytes, extensions))
+    }
+
+    /// Takes a request with extensions that fit its packet and that the server takes.
+    fn submit_extended(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        extensions: &Extensions<'_>,
         mut label: CallLabel,
     ) -> Result<SeqNum, SubmitError> {
         if self.slot(session).is_none() {
@@ -407,10 +457,7 @@ impl<T: Transport> ClientRuntime<T> {
         let key = self.options.probes.recorded_key(request.key_hash, &self.trace_keys);
         let traced = self.options.probes.stamps_call(next, key);
         let request = Request { traced, ..request };
-        let extensions = Extensions { further_keys, ..Extensions::NONE };
-        let fits = entry.client.takes(request.payload.len(), &extensions);
-        let extensions = if fits { extensions } else { Extensions::NONE };
-        let taken = match entry.client.submit_extended(now, request, &extensions, &mut self.effects) {
+        let taken = match entry.client.submit_extended(now, request, extensions, &mut self.effects) {
             Ok(seq) => Ok(seq),
             Err(ExtendedError::Submit(error)) => Err(error),
             Err(ExtendedError::NotOffered) => unreachable!("what is not offered was left out"),

@@ -408,8 +408,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     fn process(&mut self) -> io::Result<()> {
         while let Some(own) = next_own(&self.effects, &mut self.processed) {
             match own {
-                ServerOwn::Execute { ticket, session, seq, kind, is_replayed, payload } => {
-                    let request = Execution { ticket, session, seq, kind, payload: &[], is_replayed };
+                ServerOwn::Execute { ticket, session, seq, kind, is_replayed, identity, payload } => {
+                    let request =
+                        Execution { ticket, session, seq, kind, payload: &[], is_replayed, identity };
                     self.execute(&request, payload)?;
                 }
                 ServerOwn::RecordSession { record } => {

@@ -7,6 +7,7 @@
 use crate::metrics::MetricsText;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_session::{DeadLetterReason, RecoveredSession, RequestKind};
+use scotfree_wire::Identity;
 use std::os::fd::RawFd;
 
 /// A request to be executed.
@@ -25,6 +26,10 @@ pub struct Execution<'a> {
     /// It is executed anew, and may have been acknowledged before: what is true of the service for a while only (it
     /// takes no writes at present) is no answer to it, and nothing behind it may be executed before it is.
     pub is_replayed: bool,
+    /// Who made it, beyond its session, if its client says so: it stays the same when the request is sent again to
+    /// another server, so that servers which share their state execute it once. What takes more than one packet bears
+    /// none, nor what a device's log gives back of a client that has died.
+    pub identity: Option<Identity>,
 }
 
 /// An update that is never applied, because its session ended before it could be.

@@ -218,7 +218,7 @@ pub struct Completion {
 pub enum ClosedReason {
     /// The client asked for it, and every update was stable.
     Finished,
-    /// The server did not answer the opening.
+    /// The server did not answer the opening, or was so long silent that the session was abandoned.
     Unreachable,
     /// The server said so.
     Server(CloseReason),
@@ -534,6 +534,14 @@ impl Client {
         }
     }
 
+    /// Ends the session at once, as [`ClosedReason::Unreachable`]: nothing of it is sent any more. What is not complete
+    /// has an unknown outcome, and updates that are not stable are sent by nobody again.
+    pub fn abandon(&mut self, effects: &mut Effects<ClientOwn>) {
+        if self.state != State::Closed {
+            self.end(ClosedReason::Unreachable, effects);
+        }
+    }
+
     /// Whether requests are taken.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
@@ -547,6 +555,11 @@ impl Client {
     /// The session's name, once it is open.
     pub fn session(&self) -> Option<SessionId> {
         self.keys.map(|_| self.session)
+    }
+
+    /// The server's epoch when the session was opened, once it is open.
+    pub fn server_epoch(&self) -> Option<Epoch> {
+        self.keys.map(|_| self.epoch)
     }
 
     /// The nonce by which an answer to the opening is recognised.

@@ -19,8 +19,8 @@ use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_wire::{
-    key_epoch, ClusterKey, ControlKeys, Direction, ExtensionSet, Key, KeyEpoch, Kind, Nonce, Packet,
-    Reassembly, WireError, REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
+    key_epoch, ClusterKey, ControlKeys, Direction, ExtensionSet, Identity, Key, KeyEpoch, Kind, Nonce,
+    Packet, Reassembly, WireError, REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
 };
 use session::ServedSession;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +148,8 @@ pub enum ServerOwn {
         /// A device had it before this server began to serve: it may have been executed by a predecessor that has
         /// lost it since, and acknowledged, so the application must not answer it by what is true for a while only.
         is_replayed: bool,
+        /// Who made it, beyond its session, if its client says so: the same wherever it is sent again.
+        identity: Option<Identity>,
         /// The request.
         payload: ByteRange,
     },

@@ -779,7 +779,7 @@ impl RedisService {
 
 impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
-        let Execution { ticket, session, seq, kind, payload, is_replayed } = *request;
+        let Execution { ticket, session, seq, kind, payload, is_replayed, .. } = *request;
         if is_replayed {
             self.replays.insert(ticket);
         } else {

@@ -219,7 +219,8 @@ fn nonsense_from_the_server_is_an_alarm_and_a_number() {
     write_command(&mut payload, Command::new(["GET", "culprit"]).args());
     let (session, seq, kind) = (SessionId(9), SeqNum(1), RequestKind::Read);
     let mut replies = Replies::new();
-    let request = Execution { ticket: 1, session, seq, kind, payload: &payload, is_replayed: false };
+    let request =
+        Execution { ticket: 1, session, seq, kind, payload: &payload, is_replayed: false, identity: None };
     service.execute(&request, &mut replies);
     let deadline = Instant::now() + PATIENCE;
     while service.counters().executed == 0 {

@@ -156,7 +156,7 @@ impl Driver {
     fn execute(&mut self, kind: RequestKind, session: u64, seq: u64, payload: &[u8]) {
         self.ticket += 1;
         let (ticket, session, seq) = (self.ticket, SessionId(session), SeqNum(seq));
-        let request = Execution { ticket, session, seq, kind, payload, is_replayed: false };
+        let request = Execution { ticket, session, seq, kind, payload, is_replayed: false, identity: None };
         self.service.execute(&request, &mut self.replies);
     }
 

@@ -112,6 +112,7 @@ impl Server {
             return Ok(());
         }
         if self.enrich(id, seq, stamp, replayed) {
+            self.learn_identity(id, seq, packet);
             return Ok(());
         }
         if let Some(whole) = self.fragments.offer(packet)? {
@@ -171,6 +172,13 @@ impl Server {
         true
     }
 
+    /// A device's log keeps no identity: whichever copy of the request has one says it.
+    fn learn_identity(&mut self, id: SessionId, seq: SeqNum, packet: &Packet<'_>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(pending) = session.buffer.get_mut(&seq) else { return };
+        pending.identity = pending.identity.or(packet.extensions().identity());
+    }
+
     fn keep(
         &mut self,
         id: SessionId,
@@ -197,6 +205,7 @@ impl Server {
             stamp,
             replayed,
             may_be_told: replayed && !self.serving,
+            identity: packet.extensions().identity(),
             payload: payload.to_vec(),
         };
         self.buffer_bytes += payload.len();
@@ -266,6 +275,7 @@ impl Server {
             stamp: Stamp::default(),
             replayed: false,
             may_be_told: false,
+            identity: packet.extensions().identity(),
             payload: packet.payload().to_vec(),
         };
         self.buffer_bytes += pending.payload.len();
@@ -477,8 +487,8 @@ impl Server {
         self.counters.replayed += u64::from(pending.replayed);
         let payload = effects.append(|out| out.extend_from_slice(&pending.payload));
         let is_replayed = pending.may_be_told && !self.planted(Fault::ReplayAsFresh);
-        let kind = pending.kind;
-        effects.own(ServerOwn::Execute { ticket, session: id, seq, kind, is_replayed, payload });
+        let Pending { kind, identity, .. } = *pending;
+        effects.own(ServerOwn::Execute { ticket, session: id, seq, kind, is_replayed, identity, payload });
     }
 
     // ---- asking for what is missing

@@ -5,8 +5,8 @@ use crate::fault::Fault;
 use crate::server::DeadLetterReason;
 use scotfree_core::{Durability, Effects, Epoch, KeyHash, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, key_epoch, nonce_under, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind,
-    LateStamp, Nonce, OpenTail, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
+    emit, key_epoch, nonce_under, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Identity,
+    Kind, LateStamp, Nonce, OpenTail, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -72,6 +72,8 @@ pub(super) struct Pending {
     /// A device has sent it again before this server began to serve: see [`super::ServerOwn::Execute`]. What is sent
     /// again later, since it was lost on its way, no predecessor has executed.
     pub(super) may_be_told: bool,
+    /// As any copy of it has said. Only what one packet holds bears one.
+    pub(super) identity: Option<Identity>,
     pub(super) payload: Vec<u8>,
 }
 

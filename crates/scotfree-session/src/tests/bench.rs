@@ -10,8 +10,8 @@ use scotfree_core::{
     Token,
 };
 use scotfree_wire::{
-    CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, KeyEpoch, Kind, ManifestRecord,
-    ManifestTail, OpenTail, Packet, Stamp, StampKind, Tail,
+    emit_extended, CloseReason, CloseTail, Direction, Extensions, Flags, Header, HeartbeatTail, Identity,
+    KeyEpoch, Kind, ManifestRecord, ManifestTail, OpenTail, Packet, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -35,6 +35,8 @@ pub(super) struct ServerBench {
     pub(super) executed: Vec<(SessionId, SeqNum)>,
     /// What of it may have been acknowledged before.
     pub(super) executed_anew: Vec<(SessionId, SeqNum)>,
+    /// Who made what it executed, where that is said.
+    pub(super) identities: Vec<Option<Identity>>,
     pub(super) dead_letters: Vec<(SessionId, SeqNum, DeadLetterReason)>,
     /// The packets that it sent, with where to.
     pub(super) sent: Vec<(SocketAddr, Vec<u8>)>,
@@ -57,6 +59,7 @@ impl ServerBench {
             effects: Effects::new(),
             executed: Vec::new(),
             executed_anew: Vec::new(),
+            identities: Vec::new(),
             dead_letters: Vec::new(),
             sent: Vec::new(),
             deleted: Vec::new(),
@@ -78,8 +81,9 @@ impl ServerBench {
         for effect in effects.iter() {
             match effect {
                 Effect::Send { to, bytes, .. } => self.sent.push((*to, effects.bytes(*bytes).to_vec())),
-                Effect::Own(ServerOwn::Execute { ticket, session, seq, is_replayed, .. }) => {
+                Effect::Own(ServerOwn::Execute { ticket, session, seq, is_replayed, identity, .. }) => {
                     self.executed.push((*session, *seq));
+                    self.identities.push(*identity);
                     self.executed_anew.extend(is_replayed.then_some((*session, *seq)));
                     if self.answers {
                         self.answer(*ticket);
@@ -171,12 +175,22 @@ impl ServerBench {
 
     /// A request of a client's that passed the device.
     pub(super) fn request(&mut self, kind: Kind, id: u64, seq: u64, stamp: Stamp) {
-        let mut bytes = packet(
-            &header(kind, id, seq),
-            &Tail::Stamp(Stamp::default()),
-            b"x",
-            &session_keys(id).client_to_server,
-        );
+        self.request_of(kind, id, seq, stamp, None);
+    }
+
+    /// As [`ServerBench::request`], of one that says who made it.
+    pub(super) fn request_of(
+        &mut self,
+        kind: Kind,
+        id: u64,
+        seq: u64,
+        stamp: Stamp,
+        identity: Option<Identity>,
+    ) {
+        let mut bytes = Vec::new();
+        let extensions = Extensions { identity, ..Extensions::NONE };
+        let (tail, key) = (Tail::Stamp(Stamp::default()), session_keys(id).client_to_server);
+        emit_extended(&header(kind, id, seq), &tail, &extensions, b"x", &key, &mut bytes);
         if stamp.kind != StampKind::None {
             let key = cluster().control(Direction::Stamp);
             scotfree_wire::emit_stamp(&mut bytes, &stamp, &key).expect("a request has room for a stamp");

@@ -3,7 +3,7 @@
 use super::bench::{recovered, ServerBench};
 use crate::by_hand::{barrier, client_address, device_address, order};
 use scotfree_core::{DeviceId, Nanos, SeqNum, SessionId};
-use scotfree_wire::Kind;
+use scotfree_wire::{Identity, Kind};
 
 /// Update 19 was logged anew, behind 21; the client that holds the read 18 is dead.
 fn logged_anew() -> ServerBench {
@@ -160,4 +160,38 @@ fn a_place_among_a_newer_incarnations_is_not_given_up_for_an_older_one() {
     assert_eq!(bench.executed.len(), 1, "what it stands behind has not come");
     bench.request(Kind::Update, 2, 1, order(2, 1, 0));
     assert_eq!(bench.executed[1..], [(SessionId(2), SeqNum(1)), (SessionId(1), SeqNum(2))]);
+}
+
+fn identity(number: u64) -> Identity {
+    Identity { client: [4; 16], number }
+}
+
+#[test]
+fn a_request_is_executed_with_the_identity_that_its_client_says() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+    bench.manifest(1, 0, 1, &[]);
+    bench.request_of(Kind::Update, 1, 1, order(1, 1, 0), Some(identity(7)));
+    bench.request(Kind::Update, 1, 2, order(1, 2, 1));
+    bench.request_of(Kind::Read, 1, 3, barrier(1, 2, 2), Some(identity(8)));
+    assert_eq!(bench.identities, [Some(identity(7)), None, Some(identity(8))]);
+    bench.request_of(Kind::Update, 1, 1, order(1, 1, 0), Some(identity(7)));
+    assert_eq!(bench.identities.len(), 3, "what comes again is not executed again");
+}
+
+/// A device gives back what its log holds of a request; the client's copy, earlier or later, says the rest.
+#[test]
+fn a_request_that_waits_learns_its_identity_from_any_of_its_copies() {
+    for replayed_first in [true, false] {
+        let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+        bench.manifest(1, 0, 1, &[]);
+        // Both wait for the request before them.
+        if replayed_first {
+            bench.replay(1, 2, order(1, 1, 0));
+        }
+        bench.request_of(Kind::Update, 1, 2, order(1, 1, 0), Some(identity(9)));
+        bench.replay(1, 2, order(1, 1, 0));
+        assert!(bench.executed.is_empty());
+        bench.request(Kind::Read, 1, 1, barrier(1, 0, 0));
+        assert_eq!(bench.identities, [None, Some(identity(9))], "replayed first: {replayed_first}");
+    }
 }

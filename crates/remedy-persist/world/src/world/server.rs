@@ -268,7 +268,7 @@ impl World {
 
     fn server_says(&mut self, server: usize, own: &ServerOwn, effects: &Effects<ServerOwn>) {
         match own {
-            ServerOwn::Execute { ticket, session, seq, kind, is_replayed, payload } => {
+            ServerOwn::Execute { ticket, session, seq, kind, is_replayed, identity: _, payload } => {
                 let (ticket, session, seq, is_replayed) = (*ticket, *session, *seq, *is_replayed);
                 match self.servers[server].model.executing(session, seq, *kind, effects.bytes(*payload)) {
                     Ok(call) => self.begin_task(server, Task { ticket, session, seq, call, is_replayed }),

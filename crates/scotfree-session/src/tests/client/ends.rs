@@ -206,3 +206,20 @@ fn packets_go_from_the_client_to_the_server() {
         .collect();
     assert_eq!(ways, [Some((address(7), address(8)))]);
 }
+
+#[test]
+fn an_abandoned_session_ends_at_once_and_says_nothing_more() {
+    let mut bench = ClientBench::open(|_| {});
+    assert_eq!(bench.client.server_epoch(), Some(Epoch(1)));
+    bench.submit(Update, Covered).expect("the window is open");
+    bench.take_sent();
+    for _ in 0..2 {
+        bench.act(|client, _, effects| client.abandon(effects));
+        assert_eq!(bench.closed, [ClosedReason::Unreachable], "once");
+    }
+    bench.pass(Nanos::from_secs(60));
+    bench.respond(1);
+    assert_eq!((bench.take_sent().len(), bench.done()), (0, vec![]));
+    let opening = ClientBench::new(|_| {});
+    assert_eq!(opening.client.server_epoch(), None, "it has not spoken yet");
+}

@@ -375,6 +375,7 @@ impl ProxyPath {
                 kind: run.kind,
                 payload: run.payload,
                 is_replayed: run.is_replayed,
+                identity: None,
             };
             service.execute(&execution, &mut self.replies);
         }
