@@ -7,6 +7,7 @@
 
 mod client;
 mod dead_letters;
+mod group;
 mod listener;
 pub mod metrics;
 mod noop;
@@ -28,6 +29,10 @@ pub use client::{
     Reply, SessionHandle, SessionOptions, StartError,
 };
 pub use dead_letters::DeadLetterFile;
+pub use group::{
+    GivenUp, GroupClient, GroupCounters, GroupError, GroupEvent, GroupMember, GroupOptions, GroupSubmitError,
+    Policy, RequestNumber, GROUP_MEMBERS_MAX,
+};
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
 pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};

@@ -296,6 +296,7 @@ struct Entry {
     relaxed: bool,
     traced: bool,
     key_hash: KeyHash,
+    identity: Option<Identity>,
     further: Option<Box<Further>>,
     payload: Vec<u8>,
     /// The first of `tries` sendings; samples the round trip when there was one only.
@@ -314,25 +315,26 @@ impl Entry {
         let by_device = |reply: &Reply| reply.times.answered_by != Answerer::SERVER;
         self.done || self.reply.as_ref().is_some_and(by_device)
     }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let further_keys = self.further.as_ref().map_or(&[][..], |further| &further.keys);
+        let object = self.further.as_ref().and_then(|further| further.object);
+        Extensions { further_keys, identity: self.identity, object }
+    }
 }
 
-/// The extensions of a request, kept as long as it is.
+/// The rarer extensions of a request, kept as long as it is.
 #[derive(Debug)]
 struct Further {
     keys: Vec<KeyHash>,
-    identity: Option<Identity>,
     object: Option<ObjectNote>,
 }
 
 impl Further {
     fn of(extensions: &Extensions<'_>) -> Option<Box<Further>> {
-        let Extensions { further_keys, identity, object } = *extensions;
-        let is_empty = *extensions == Extensions::NONE;
-        (!is_empty).then(|| Box::new(Further { keys: further_keys.to_vec(), identity, object }))
-    }
-
-    fn extensions(&self) -> Extensions<'_> {
-        Extensions { further_keys: &self.keys, identity: self.identity, object: self.object }
+        let Extensions { further_keys, identity: _, object } = *extensions;
+        let is_empty = further_keys.is_empty() && object.is_none();
+        (!is_empty).then(|| Box::new(Further { keys: further_keys.to_vec(), object }))
     }
 }
 
@@ -487,6 +489,7 @@ impl Client {
             relaxed: request.relaxed,
             traced: request.traced,
             key_hash: request.key_hash,
+            identity: extensions.identity,
             further: Further::of(extensions),
             payload,
             sent_at: now,
@@ -637,14 +640,15 @@ impl Client {
         self.untold_bytes = 0;
         let route = Route { from: self.config.local, to: self.config.server };
         let tail = Tail::Stamp(Stamp::default());
-        let further = entry.further.as_ref().filter(|_| !header.flags.has(Flags::SKIP));
+        let extensions = if header.flags.has(Flags::SKIP) { Extensions::NONE } else { entry.extensions() };
         let (payload, key) = (&entry.payload, &keys.client_to_server);
-        match further {
-            Some(further) => effects.send(route.from, route.to, |out| {
-                emit_extended(&header, &tail, &further.extensions(), payload, key, out);
-            }),
-            None => send_whole(effects, route, &header, &tail, payload, key)
-                .expect("the size was checked when the request was taken"),
+        if extensions == Extensions::NONE {
+            send_whole(effects, route, &header, &tail, payload, key)
+                .expect("the size was checked when the request was taken");
+        } else {
+            effects.send(route.from, route.to, |out| {
+                emit_extended(&header, &tail, &extensions, payload, key, out);
+            });
         }
         self.schedule(index, now.plus(wait));
     }
@@ -1151,7 +1155,8 @@ impl Client {
     }
 
     fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < self.window as usize && bytes.capacity() <= SPARE_BYTES_MAX {
+        let is_buffer = (1..=SPARE_BYTES_MAX).contains(&bytes.capacity());
+        if self.spare.len() < self.window as usize && is_buffer {
             bytes.clear();
             self.spare.push(bytes);
         }

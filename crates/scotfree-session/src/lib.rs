@@ -20,7 +20,7 @@ pub use client::{
 };
 pub use fault::{Fault, Planted};
 pub use packets::{send_whole, Route};
-pub use retry::{backoff, Jitter};
+pub use retry::{backoff, Jitter, RoundTrip};
 pub use server::{DeadLetterReason, RecoveredSession, Server, ServerConfig, ServerCounters, ServerOwn};
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ impl Jitter {
     pub fn around(&mut self, span: Nanos) -> Nanos {
         Nanos(span.0.saturating_add(self.draw() % (span.0 / 4).max(1)))
     }
+
+    /// A number below `count`, which is not 0.
+    pub fn below(&mut self, count: u64) -> u64 {
+        self.draw() % count
+    }
 }
 
 /// The span before try number `tries` (from 0): `first` doubled each time, at most `most`.
@@ -33,7 +38,7 @@ pub fn backoff(first: Nanos, most: Nanos, tries: u32) -> Nanos {
 
 /// An estimate of the round trip, and from it how long to wait for an answer.
 #[derive(Debug, Clone)]
-pub(crate) struct RoundTrip {
+pub struct RoundTrip {
     smoothed: u64,
     deviation: u64,
     measured: bool,
@@ -41,11 +46,12 @@ pub(crate) struct RoundTrip {
 
 impl RoundTrip {
     /// Before the first measurement `guess` is what is waited.
-    pub(crate) fn new(guess: Nanos) -> RoundTrip {
+    pub fn new(guess: Nanos) -> RoundTrip {
         RoundTrip { smoothed: guess.0, deviation: 0, measured: false }
     }
 
-    pub(crate) fn measure(&mut self, sample: Nanos) {
+    /// Takes a measured round trip in.
+    pub fn measure(&mut self, sample: Nanos) {
         if self.measured {
             self.deviation = (3 * self.deviation + self.smoothed.abs_diff(sample.0)) / 4;
             self.smoothed = (7 * self.smoothed + sample.0) / 8;
@@ -54,7 +60,13 @@ impl RoundTrip {
         }
     }
 
-    pub(crate) fn timeout(&self, least: Nanos, most: Nanos) -> Nanos {
+    /// The smoothed round trip, once one has been measured.
+    pub fn smoothed(&self) -> Option<Nanos> {
+        self.measured.then_some(Nanos(self.smoothed))
+    }
+
+    /// How long to wait for an answer, within these bounds.
+    pub fn timeout(&self, least: Nanos, most: Nanos) -> Nanos {
         Nanos((self.smoothed + 4 * self.deviation).clamp(least.0, most.0))
     }
 }
@@ -62,6 +74,13 @@ impl RoundTrip {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_drawn_below_a_number_is_each_of_those_and_nothing_else() {
+        let mut jitter = Jitter::new(1);
+        let drawn: std::collections::BTreeSet<u64> = (0..100).map(|_| jitter.below(3)).collect();
+        assert_eq!(drawn, [0, 1, 2].into());
+    }
 
     #[test]
     fn backoff_doubles_up_to_its_limit() {

@@ -38,6 +38,20 @@ impl<S: Service + Send + 'static> TestServer<S> {
     }
 
     pub fn start_on<T: Transport + Send + 'static>(transport: T, service: S, options: ServerOptions) -> Self {
+        Self::run_on(transport, service, options, true)
+    }
+
+    /// Of a service that does not answer all that it is asked.
+    pub fn start_undrained(service: S, options: ServerOptions) -> TestServer<S> {
+        Self::run_on(socket(), service, options, false)
+    }
+
+    fn run_on<T: Transport + Send + 'static>(
+        transport: T,
+        service: S,
+        options: ServerOptions,
+        drains: bool,
+    ) -> Self {
         let address = transport.local_address();
         let stop = Stop::new().expect("an eventfd");
         let thread = std::thread::spawn({
@@ -45,7 +59,8 @@ impl<S: Service + Send + 'static> TestServer<S> {
             move || {
                 let config = server_config(address);
                 let mut server = ServerRuntime::new(transport, service, config, &[], options);
-                assert!(server.run(&stop, None).expect("the loop runs"), "everything was drained");
+                let drained = server.run(&stop, None).expect("the loop runs");
+                assert!(drained || !drains, "everything was drained");
                 server.into_service()
             }
         });

@@ -1,0 +1,468 @@
+//! A client of a group of servers that share one state: each request is sent to one of them, and to another if that one
+//! does not answer.
+//!
+//! A [`GroupClient`] has a session with each member, over one [`ClientRuntime`], and is used as that is: submit, then
+//! [`GroupClient::turn`] and [`GroupClient::next_event`], in a loop of its own ([`GroupClient::wait`]) or in another
+//! ([`GroupClient::poll_fd`], [`GroupClient::next_timer`]). Which member a request goes to, a [`Policy`] says, one for
+//! reads and one for writes.
+//!
+//! *When a member fails.* It has failed when its session ends, or when it has requests and answers none of them in its
+//! time-out: four deviations above what it usually takes, within [`GroupOptions::timeout_min`] and
+//! [`GroupOptions::timeout_max`], twice as long after each failure. Then its session is abandoned, what it had goes to
+//! others, and after a while ([`GroupOptions::retry_first`], doubled up to [`GroupOptions::retry_max`]) it is tried
+//! again: by opening a session, then by one request. A member that answers that it does not serve
+//! ([`GroupOptions::is_not_serving`]) keeps its session and rests as long. Where no other member serves, a silent one is
+//! waited for.
+//!
+//! *Once.* A write bears an identity: the client's 16 random bytes and a number. The number's lowest 40 bits count the
+//! client's requests, from 1; the highest 8 are the member to which the write was sent first, the 16 between are the low
+//! ones of that member's epoch. Wherever the write is sent again, its identity is the same, so the group executes it
+//! once. Reads bear none. A write that does not fit one packet beside its identity, or is for a server that takes none,
+//! goes without: that is sent again only if a member has refused it, and otherwise given up.
+//!
+//! *Order.* Requests go different ways: what is submitted while another has no answer may be executed before it.
+//!
+//! Invariant: every submitted request ends in exactly one [`GroupEvent`]: answered, or given up, after
+//! [`GroupOptions::give_up_after`] at the latest, with the word whether it may have been executed.
+
+mod choice;
+mod dispatch;
+mod member;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub use choice::Policy;
+pub use member::GroupMember;
+
+use crate::client::{ClientEvent, ClientRuntime, SessionOptions};
+use crate::probes::CallLabel;
+use dispatch::{Dispatch, Landed, Step};
+use requests::{Kept, NUMBERS_MAX};
+use scotfree_core::{KeyHash, Nanos, Tier};
+use scotfree_io::{now_monotonic, Transport};
+use scotfree_session::{Mode, Request, RequestKind};
+use scotfree_wire::REQUEST_BYTES_MAX;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// How many members a group may have.
+pub const GROUP_MEMBERS_MAX: usize = 16;
+/// How many buffers of payloads and replies are kept, and of which size at most.
+const SPARE_BUFFERS_MAX: usize = 1_024;
+const SPARE_BYTES_MAX: usize = 16 << 10;
+
+/// What a group's client is told at its start.
+#[derive(Debug, Clone)]
+pub struct GroupOptions {
+    /// The members.
+    pub members: Vec<GroupMember>,
+    /// Names this client for ever: 16 random bytes that no other client has, and none before it had.
+    pub client: [u8; 16],
+    /// From what choices and the jitter of waits follow.
+    pub seed: u64,
+    /// To which members reads are sent.
+    pub reads: Policy,
+    /// To which members writes are sent.
+    pub writes: Policy,
+    /// How many requests may have no end that was taken, at most 4,096: servers remember so many answers of a client.
+    pub outstanding_max: usize,
+    /// After this long without an answer a request is given up.
+    pub give_up_after: Nanos,
+    /// A member is not taken for lost before it has been silent so long.
+    pub timeout_min: Nanos,
+    /// It is, however slow it usually is, after this long.
+    pub timeout_max: Nanos,
+    /// How long a member that has failed is left alone the first time.
+    pub retry_first: Nanos,
+    /// How long at most.
+    pub retry_max: Nanos,
+    /// Whether a reply says that the member does not serve now, and has not executed the request.
+    pub is_not_serving: fn(&[u8]) -> bool,
+    /// What the sessions ask for. Their server and window are set from the others of these options.
+    pub session: SessionOptions,
+}
+
+impl GroupOptions {
+    /// Defaults: each request to any member, and no reply that says that a member does not serve. What survives is the
+    /// group's affair, so sessions ask for nothing beyond its answers.
+    pub fn new(members: Vec<GroupMember>, client: [u8; 16], seed: u64) -> GroupOptions {
+        GroupOptions {
+            members,
+            client,
+            seed,
+            reads: Policy::Random,
+            writes: Policy::Random,
+            outstanding_max: 1_024,
+            give_up_after: Nanos::from_secs(10),
+            timeout_min: Nanos::from_millis(200),
+            timeout_max: Nanos::from_secs(2),
+            retry_first: Nanos::from_millis(20),
+            retry_max: Nanos::from_secs(1),
+            is_not_serving: |_| false,
+            session: SessionOptions { tier: Tier::NONE, open_tries_max: 8, ..SessionOptions::default() },
+        }
+    }
+}
+
+/// Why a group cannot have these members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// There is none.
+    #[error("a group has at least one member")]
+    NoMembers,
+    /// There are more than [`GROUP_MEMBERS_MAX`].
+    #[error("{0} members are more than the {GROUP_MEMBERS_MAX} that a group may have")]
+    TooMany(usize),
+    /// Two have one name.
+    #[error("two members of the group have the name {0}")]
+    Twice(u8),
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GroupSubmitError {
+    /// As many have no end that was taken as may, or the oldest of them is 4,096 numbers behind: take events.
+    #[error("as many requests are outstanding as may be")]
+    Full,
+    /// The payload is larger than any request may be.
+    #[error("the request is larger than any may be")]
+    TooLarge,
+    /// The client has given all its numbers: go on with another client.
+    #[error("the client has no number left for another request")]
+    UsedUp,
+}
+
+/// Names a request of one client: the first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestNumber(pub u64);
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GivenUp {
+    /// Nobody has executed it, nor will.
+    NotExecuted,
+    /// It may have been executed, or may be still.
+    UnknownOutcome,
+}
+
+/// What has become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupEvent<'a> {
+    /// It has its answer.
+    Answered {
+        /// Which.
+        number: RequestNumber,
+        /// Of which member.
+        member: u8,
+        /// The reply.
+        bytes: &'a [u8],
+        /// The application refused the request.
+        failed: bool,
+    },
+    /// It will have none.
+    GivenUp {
+        /// Which.
+        number: RequestNumber,
+        /// Whether it may have been executed.
+        why: GivenUp,
+    },
+}
+
+/// What a group's client has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupCounters {
+    /// Requests answered.
+    pub answered: u64,
+    /// Requests given up.
+    pub given_up: u64,
+    /// Times a request was sent again, to another member or the same.
+    pub sent_again: u64,
+    /// Answers that a member does not serve.
+    pub refused: u64,
+    /// Answers to what had come to its end, or was no longer expected of that member.
+    pub late: u64,
+    /// Times the session with a member ended, whoever ended it.
+    pub lost: u64,
+}
+
+/// An event that was not taken yet, with the buffer of its reply.
+#[derive(Debug)]
+enum Event {
+    Answered { number: u64, member: u8, bytes: Vec<u8>, failed: bool },
+    GivenUp { number: u64, why: GivenUp },
+}
+
+/// A client of a group.
+pub struct GroupClient<T> {
+    runtime: ClientRuntime<T>,
+    group: Dispatch,
+    options: GroupOptions,
+    events: VecDeque<Event>,
+    /// The reply handed over last, and buffers for payloads and the next ones.
+    handed_over: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl<T: Transport> GroupClient<T> {
+    /// A client whose sessions, with all members, open with the first turns. The runtime has no other sessions.
+    pub fn new(runtime: ClientRuntime<T>, options: GroupOptions) -> Result<GroupClient<T>, GroupError> {
+        check(&options.members)?;
+        let options =
+            GroupOptions { outstanding_max: options.outstanding_max.clamp(1, NUMBERS_MAX), ..options };
+        Ok(GroupClient {
+            runtime,
+            group: Dispatch::new(now_monotonic(), &options),
+            options,
+            events: VecDeque::new(),
+            handed_over: Vec::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// Takes a request. It leaves with the next [`GroupClient::turn`], as soon as a member serves.
+    pub fn submit(
+        &mut self,
+        kind: RequestKind,
+        payload: &[u8],
+        label: CallLabel,
+    ) -> Result<RequestNumber, GroupSubmitError> {
+        self.submit_keyed(kind, KeyHash(0), payload, label)
+    }
+
+    /// As [`GroupClient::submit`], of a request that is named by this key.
+    pub fn submit_keyed(
+        &mut self,
+        kind: RequestKind,
+        key_hash: KeyHash,
+        payload: &[u8],
+        label: CallLabel,
+    ) -> Result<RequestNumber, GroupSubmitError> {
+        self.check_room(payload.len())?;
+        let payload = self.buffer_of(payload);
+        let number = self.group.submit(now_monotonic(), Kept { kind, key_hash, label, payload });
+        self.send_waiting();
+        Ok(RequestNumber(number))
+    }
+
+    fn check_room(&self, payload_bytes: usize) -> Result<(), GroupSubmitError> {
+        if payload_bytes > REQUEST_BYTES_MAX {
+            return Err(GroupSubmitError::TooLarge);
+        }
+        if self.group.is_used_up() {
+            return Err(GroupSubmitError::UsedUp);
+        }
+        let has_room = self.outstanding() < self.options.outstanding_max && self.group.has_number();
+        has_room.then_some(()).ok_or(GroupSubmitError::Full)
+    }
+
+    /// The group's members from now on. What those have that are no longer in it is sent to others.
+    pub fn set_members(&mut self, members: &[GroupMember]) -> Result<(), GroupError> {
+        check(members)?;
+        self.group.set_members(now_monotonic(), members);
+        self.options.members = members.to_vec();
+        Ok(())
+    }
+
+    // ---- the loop
+
+    /// Receives, fires timers, sends what is due and what waits, without blocking. Then take the events.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.runtime.turn()?;
+        self.take_events();
+        self.group.on_timer(now_monotonic());
+        self.carry_out()?;
+        self.send_waiting();
+        self.runtime.flush()
+    }
+
+    /// Sends what was submitted.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.runtime.flush()
+    }
+
+    /// Waits until there is something to do, at most `timeout`; follow it by [`GroupClient::turn`].
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let now = now_monotonic();
+        let timer = self.group.next_timer().map(|at| Duration::from_nanos(at.since(now).0));
+        self.runtime.wait(match (timeout, timer) {
+            (Some(timeout), Some(timer)) => Some(timeout.min(timer)),
+            (timeout, timer) => timeout.or(timer),
+        })
+    }
+
+    /// What to watch in another loop: readable or in error means [`GroupClient::turn`].
+    pub fn poll_fd(&self) -> Option<RawFd> {
+        self.runtime.poll_fd()
+    }
+
+    /// Whether the transport was full: watch for writability too.
+    pub fn wants_write(&self) -> bool {
+        self.runtime.wants_write()
+    }
+
+    /// When to call [`GroupClient::turn`] next even if nothing arrives, in monotonic time.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        self.runtime.next_timer().into_iter().chain(self.group.next_timer()).min()
+    }
+
+    /// The next event.
+    pub fn next_event(&mut self) -> Option<GroupEvent<'_>> {
+        match self.events.pop_front()? {
+            Event::Answered { number, member, bytes, failed } => {
+                let previous = std::mem::replace(&mut self.handed_over, bytes);
+                recycle(&mut self.spare, previous);
+                let (number, bytes) = (RequestNumber(number), &self.handed_over[..]);
+                Some(GroupEvent::Answered { number, member, bytes, failed })
+            }
+            Event::GivenUp { number, why } => {
+                Some(GroupEvent::GivenUp { number: RequestNumber(number), why })
+            }
+        }
+    }
+
+    /// Ends the sessions with all members, and waits for that at most so long. What has no answer has an unknown outcome.
+    pub fn end(mut self, patience: Duration) -> io::Result<()> {
+        let sessions: Vec<_> = self.group.members().iter().filter_map(|member| member.session).collect();
+        for session in &sessions {
+            self.runtime.end_session(*session);
+        }
+        let deadline = now_monotonic().plus(Nanos(patience.as_nanos() as u64));
+        while sessions.iter().any(|session| self.runtime.is_alive(*session)) {
+            self.runtime.turn()?;
+            while self.runtime.next_event().is_some() {}
+            let left = deadline.since(now_monotonic());
+            if left == Nanos(0) {
+                break;
+            }
+            if sessions.iter().any(|session| self.runtime.is_alive(*session)) {
+                self.runtime.wait(Some(Duration::from_nanos(left.0)))?;
+            }
+        }
+        Ok(())
+    }
+
+    // ---- what is known
+
+    /// How many requests have no end that was taken.
+    pub fn outstanding(&self) -> usize {
+        self.group.unanswered() + self.events.len()
+    }
+
+    /// The members that take requests now.
+    pub fn serving(&self) -> impl Iterator<Item = GroupMember> + '_ {
+        self.group.members().iter().filter(|member| member.serves()).map(member::Member::named)
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &GroupCounters {
+        self.group.counters()
+    }
+
+    /// The runtime of the sessions.
+    pub fn runtime(&self) -> &ClientRuntime<T> {
+        &self.runtime
+    }
+
+    // ---- inside a turn
+
+    fn take_events(&mut self) {
+        let now = now_monotonic();
+        let GroupClient { runtime, group, options, events, spare, .. } = self;
+        while let Some(event) = runtime.next_event() {
+            match event {
+                ClientEvent::Opened { session, .. } => {
+                    let epoch = runtime.server_epoch(session);
+                    group.on_opened(session, epoch.unwrap_or_default());
+                }
+                ClientEvent::Completed { session, reply } => {
+                    let reply_bytes = reply.bytes.unwrap_or_default();
+                    let refused = (options.is_not_serving)(reply_bytes);
+                    if let Landed::Answer { number, member, entry } =
+                        group.on_answer(now, session, reply.seq, refused)
+                    {
+                        recycle(spare, entry.kept.payload);
+                        let mut bytes = spare.pop().unwrap_or_default();
+                        bytes.extend_from_slice(reply_bytes);
+                        events.push_back(Event::Answered { number, member, bytes, failed: reply.failed });
+                    }
+                }
+                ClientEvent::Closed { session, .. } => group.on_closed(now, session),
+            }
+        }
+    }
+
+    fn carry_out(&mut self) -> io::Result<()> {
+        while let Some(step) = self.group.next_step() {
+            match step {
+                Step::Open { member, address } => {
+                    let window_asked = self.options.outstanding_max as u32;
+                    let options =
+                        SessionOptions { server: Some(address), window_asked, ..self.options.session };
+                    let session = self.runtime.start_session(options).map_err(io::Error::other)?;
+                    self.group.on_opening(member, session);
+                }
+                // A server that lives may forget at once what it has no more to do with.
+                Step::Abandon(session) if self.runtime.kept(session) == 0 => {
+                    self.runtime.end_session(session);
+                }
+                Step::Abandon(session) => self.runtime.abandon_session(session),
+                Step::GiveUp { number, why } => self.events.push_back(Event::GivenUp { number, why }),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_waiting(&mut self) {
+        let now = now_monotonic();
+        let GroupClient { runtime, group, .. } = self;
+        while let Some(sending) = group.next_sending(|session| runtime.credit(session)) {
+            let Some(Kept { kind, key_hash, label, payload }) = group.kept(sending.number) else { return };
+            let request = Request {
+                kind: *kind,
+                mode: Mode::Covered,
+                fixed_reply: false,
+                relaxed: false,
+                traced: false,
+                key_hash: *key_hash,
+                payload,
+            };
+            let session = sending.session;
+            let has_identity = runtime.takes_identity(session, payload.len());
+            let taken = match sending.identity {
+                Some(identity) => runtime.submit_identified(session, request, identity, *label),
+                None => runtime.submit(session, request, *label),
+            };
+            // It waits on; what is wrong with the session will be said.
+            let Ok(seq) = taken else { return };
+            group.on_sent(now, &sending, seq, has_identity);
+        }
+    }
+
+    fn buffer_of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+}
+
+fn recycle(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
+    if spare.len() < SPARE_BUFFERS_MAX && (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+        buffer.clear();
+        spare.push(buffer);
+    }
+}
+
+fn check(members: &[GroupMember]) -> Result<(), GroupError> {
+    match members.len() {
+        0 => return Err(GroupError::NoMembers),
+        1..=GROUP_MEMBERS_MAX => {}
+        count => return Err(GroupError::TooMany(count)),
+    }
+    let twice =
+        |(at, member): &(usize, &GroupMember)| members[..*at].iter().any(|other| other.id == member.id);
+    let found = members.iter().enumerate().find(twice);
+    found.map_or(Ok(()), |(_, member)| Err(GroupError::Twice(member.id)))
+}
