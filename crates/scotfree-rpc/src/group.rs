@@ -1,10 +1,11 @@
 //! A client of a group of servers that share one state: each request is sent to one of them, and to another if that one
 //! does not answer.
 //!
-//! A [`GroupClient`] has a session with each member, over one [`ClientRuntime`], and is used as that is: submit, then
+//! A [`GroupClient`] has two sessions with each member, over one [`ClientRuntime`], and is used as that is: submit, then
 //! [`GroupClient::turn`] and [`GroupClient::next_event`], in a loop of its own ([`GroupClient::wait`]) or in another
 //! ([`GroupClient::poll_fd`], [`GroupClient::next_timer`]). Which member a request goes to, a [`Policy`] says, one for
-//! reads and one for writes.
+//! reads and one for writes. Reads have sessions of their own because a session is answered in its order: a write that
+//! waits until the group has noticed that a member is lost holds up no read.
 //!
 //! *When a member fails.* It has failed when its session ends, or when it has requests and answers none of them in its
 //! time-out: four deviations above what it usually takes, within [`GroupOptions::timeout_min`] and
@@ -15,10 +16,13 @@
 //! waited for.
 //!
 //! *Once.* A write bears an identity: the client's 16 random bytes and a number. The number's lowest 40 bits count the
-//! client's requests, from 1; the highest 8 are the member to which the write was sent first, the 16 between are the low
+//! client's writes, from 1; the highest 8 are the member to which the write was sent first, the 16 between are the low
 //! ones of that member's epoch. Wherever the write is sent again, its identity is the same, so the group executes it
 //! once. Reads bear none. A write that does not fit one packet beside its identity, or is for a server that takes none,
 //! goes without: that is sent again only if a member has refused it, and otherwise given up.
+//!
+//! Devices on the way are asked for nothing: their logs keep no identities, and would give back a write that may have
+//! been executed elsewhere.
 //!
 //! *Order.* Requests go different ways: what is submitted while another has no answer may be executed before it.
 //!
@@ -81,13 +85,12 @@ pub struct GroupOptions {
     pub retry_max: Nanos,
     /// Whether a reply says that the member does not serve now, and has not executed the request.
     pub is_not_serving: fn(&[u8]) -> bool,
-    /// What the sessions ask for. Their server and window are set from the others of these options.
-    pub session: SessionOptions,
+    /// How often the opening of a session is tried before the member counts as failed.
+    pub open_tries_max: u32,
 }
 
 impl GroupOptions {
-    /// Defaults: each request to any member, and no reply that says that a member does not serve. What survives is the
-    /// group's affair, so sessions ask for nothing beyond its answers.
+    /// Defaults: each request to any member, and no reply that says that a member does not serve.
     pub fn new(members: Vec<GroupMember>, client: [u8; 16], seed: u64) -> GroupOptions {
         GroupOptions {
             members,
@@ -102,7 +105,7 @@ impl GroupOptions {
             retry_first: Nanos::from_millis(20),
             retry_max: Nanos::from_secs(1),
             is_not_serving: |_| false,
-            session: SessionOptions { tier: Tier::NONE, open_tries_max: 8, ..SessionOptions::default() },
+            open_tries_max: 8,
         }
     }
 }
@@ -124,7 +127,7 @@ pub enum GroupError {
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GroupSubmitError {
-    /// As many have no end that was taken as may, or the oldest of them is 4,096 numbers behind: take events.
+    /// As many have no end that was taken as may, or the oldest of its kind is 4,096 behind: take events.
     #[error("as many requests are outstanding as may be")]
     Full,
     /// The payload is larger than any request may be.
@@ -135,9 +138,14 @@ pub enum GroupSubmitError {
     UsedUp,
 }
 
-/// Names a request of one client: the first is 1.
+/// Names a request of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestNumber(pub u64);
+pub struct RequestNumber {
+    /// Whether it is a write.
+    pub writes: bool,
+    /// Its place among the client's reads, or among its writes, from 1.
+    pub count: u64,
+}
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -188,17 +196,32 @@ pub struct GroupCounters {
     pub lost: u64,
 }
 
+impl GroupCounters {
+    /// Both together.
+    fn with(self, other: GroupCounters) -> GroupCounters {
+        GroupCounters {
+            answered: self.answered + other.answered,
+            given_up: self.given_up + other.given_up,
+            sent_again: self.sent_again + other.sent_again,
+            refused: self.refused + other.refused,
+            late: self.late + other.late,
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
 /// An event that was not taken yet, with the buffer of its reply.
 #[derive(Debug)]
 enum Event {
-    Answered { number: u64, member: u8, bytes: Vec<u8>, failed: bool },
-    GivenUp { number: u64, why: GivenUp },
+    Answered { number: RequestNumber, member: u8, bytes: Vec<u8>, failed: bool },
+    GivenUp { number: RequestNumber, why: GivenUp },
 }
 
 /// A client of a group.
 pub struct GroupClient<T> {
     runtime: ClientRuntime<T>,
-    group: Dispatch,
+    reads: Dispatch,
+    writes: Dispatch,
     options: GroupOptions,
     events: VecDeque<Event>,
     /// The reply handed over last, and buffers for payloads and the next ones.
@@ -212,9 +235,11 @@ impl<T: Transport> GroupClient<T> {
         check(&options.members)?;
         let options =
             GroupOptions { outstanding_max: options.outstanding_max.clamp(1, NUMBERS_MAX), ..options };
+        let (now, seed) = (now_monotonic(), options.seed);
         Ok(GroupClient {
             runtime,
-            group: Dispatch::new(now_monotonic(), &options),
+            reads: Dispatch::new(now, &options, options.reads, seed),
+            writes: Dispatch::new(now, &options, options.writes, seed.wrapping_add(1 << 32)),
             options,
             events: VecDeque::new(),
             handed_over: Vec::new(),
@@ -240,28 +265,33 @@ impl<T: Transport> GroupClient<T> {
         payload: &[u8],
         label: CallLabel,
     ) -> Result<RequestNumber, GroupSubmitError> {
-        self.check_room(payload.len())?;
+        let writes = kind.writes();
+        self.check_room(writes, payload.len())?;
         let payload = self.buffer_of(payload);
-        let number = self.group.submit(now_monotonic(), Kept { kind, key_hash, label, payload });
-        self.send_waiting();
-        Ok(RequestNumber(number))
+        let kept = Kept { kind, key_hash, label, payload };
+        let lane = if writes { &mut self.writes } else { &mut self.reads };
+        let count = lane.submit(now_monotonic(), kept);
+        send_waiting(&mut self.runtime, lane);
+        Ok(RequestNumber { writes, count })
     }
 
-    fn check_room(&self, payload_bytes: usize) -> Result<(), GroupSubmitError> {
+    fn check_room(&self, writes: bool, payload_bytes: usize) -> Result<(), GroupSubmitError> {
+        let lane = if writes { &self.writes } else { &self.reads };
         if payload_bytes > REQUEST_BYTES_MAX {
             return Err(GroupSubmitError::TooLarge);
         }
-        if self.group.is_used_up() {
+        if lane.is_used_up() {
             return Err(GroupSubmitError::UsedUp);
         }
-        let has_room = self.outstanding() < self.options.outstanding_max && self.group.has_number();
+        let has_room = self.outstanding() < self.options.outstanding_max && lane.has_number();
         has_room.then_some(()).ok_or(GroupSubmitError::Full)
     }
 
     /// The group's members from now on. What those have that are no longer in it is sent to others.
     pub fn set_members(&mut self, members: &[GroupMember]) -> Result<(), GroupError> {
         check(members)?;
-        self.group.set_members(now_monotonic(), members);
+        let now = now_monotonic();
+        self.lanes().for_each(|lane| lane.set_members(now, members));
         self.options.members = members.to_vec();
         Ok(())
     }
@@ -272,9 +302,13 @@ impl<T: Transport> GroupClient<T> {
     pub fn turn(&mut self) -> io::Result<()> {
         self.runtime.turn()?;
         self.take_events();
-        self.group.on_timer(now_monotonic());
-        self.carry_out()?;
-        self.send_waiting();
+        let now = now_monotonic();
+        let GroupClient { runtime, reads, writes, options, events, .. } = self;
+        for (lane, are_writes) in [(reads, false), (writes, true)] {
+            lane.on_timer(now);
+            carry_out(runtime, lane, are_writes, options, events)?;
+            send_waiting(runtime, lane);
+        }
         self.runtime.flush()
     }
 
@@ -286,7 +320,7 @@ impl<T: Transport> GroupClient<T> {
     /// Waits until there is something to do, at most `timeout`; follow it by [`GroupClient::turn`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let now = now_monotonic();
-        let timer = self.group.next_timer().map(|at| Duration::from_nanos(at.since(now).0));
+        let timer = self.lane_timer().map(|at| Duration::from_nanos(at.since(now).0));
         self.runtime.wait(match (timeout, timer) {
             (Some(timeout), Some(timer)) => Some(timeout.min(timer)),
             (timeout, timer) => timeout.or(timer),
@@ -305,7 +339,11 @@ impl<T: Transport> GroupClient<T> {
 
     /// When to call [`GroupClient::turn`] next even if nothing arrives, in monotonic time.
     pub fn next_timer(&self) -> Option<Nanos> {
-        self.runtime.next_timer().into_iter().chain(self.group.next_timer()).min()
+        self.runtime.next_timer().into_iter().chain(self.lane_timer()).min()
+    }
+
+    fn lane_timer(&self) -> Option<Nanos> {
+        self.reads.next_timer().into_iter().chain(self.writes.next_timer()).min()
     }
 
     /// The next event.
@@ -314,18 +352,16 @@ impl<T: Transport> GroupClient<T> {
             Event::Answered { number, member, bytes, failed } => {
                 let previous = std::mem::replace(&mut self.handed_over, bytes);
                 recycle(&mut self.spare, previous);
-                let (number, bytes) = (RequestNumber(number), &self.handed_over[..]);
-                Some(GroupEvent::Answered { number, member, bytes, failed })
+                Some(GroupEvent::Answered { number, member, bytes: &self.handed_over, failed })
             }
-            Event::GivenUp { number, why } => {
-                Some(GroupEvent::GivenUp { number: RequestNumber(number), why })
-            }
+            Event::GivenUp { number, why } => Some(GroupEvent::GivenUp { number, why }),
         }
     }
 
     /// Ends the sessions with all members, and waits for that at most so long. What has no answer has an unknown outcome.
     pub fn end(mut self, patience: Duration) -> io::Result<()> {
-        let sessions: Vec<_> = self.group.members().iter().filter_map(|member| member.session).collect();
+        let members = self.reads.members().iter().chain(self.writes.members());
+        let sessions: Vec<_> = members.filter_map(|member| member.session).collect();
         for session in &sessions {
             self.runtime.end_session(*session);
         }
@@ -348,17 +384,18 @@ impl<T: Transport> GroupClient<T> {
 
     /// How many requests have no end that was taken.
     pub fn outstanding(&self) -> usize {
-        self.group.unanswered() + self.events.len()
+        self.reads.unanswered() + self.writes.unanswered() + self.events.len()
     }
 
-    /// The members that take requests now.
-    pub fn serving(&self) -> impl Iterator<Item = GroupMember> + '_ {
-        self.group.members().iter().filter(|member| member.serves()).map(member::Member::named)
+    /// The members that take requests of this kind now.
+    pub fn serving(&self, kind: RequestKind) -> impl Iterator<Item = GroupMember> + '_ {
+        let lane = if kind.writes() { &self.writes } else { &self.reads };
+        lane.members().iter().filter(|member| member.serves()).map(member::Member::named)
     }
 
     /// What was counted.
-    pub fn counters(&self) -> &GroupCounters {
-        self.group.counters()
+    pub fn counters(&self) -> GroupCounters {
+        self.reads.counters().with(self.writes.counters())
     }
 
     /// The runtime of the sessions.
@@ -368,76 +405,37 @@ impl<T: Transport> GroupClient<T> {
 
     // ---- inside a turn
 
+    fn lanes(&mut self) -> impl Iterator<Item = &mut Dispatch> {
+        [&mut self.reads, &mut self.writes].into_iter()
+    }
+
     fn take_events(&mut self) {
         let now = now_monotonic();
-        let GroupClient { runtime, group, options, events, spare, .. } = self;
+        let GroupClient { runtime, reads, writes, options, events, spare, .. } = self;
         while let Some(event) = runtime.next_event() {
+            let (ClientEvent::Opened { session, .. }
+            | ClientEvent::Completed { session, .. }
+            | ClientEvent::Closed { session, .. }) = event;
+            let are_writes = writes.has_session(session);
+            let lane = if are_writes { &mut *writes } else { &mut *reads };
             match event {
-                ClientEvent::Opened { session, .. } => {
+                ClientEvent::Opened { .. } => {
                     let epoch = runtime.server_epoch(session);
-                    group.on_opened(session, epoch.unwrap_or_default());
+                    lane.on_opened(session, epoch.unwrap_or_default());
                 }
-                ClientEvent::Completed { session, reply } => {
+                ClientEvent::Completed { reply, .. } => {
                     let reply_bytes = reply.bytes.unwrap_or_default();
                     let refused = (options.is_not_serving)(reply_bytes);
-                    if let Landed::Answer { number, member, entry } =
-                        group.on_answer(now, session, reply.seq, refused)
-                    {
-                        recycle(spare, entry.kept.payload);
-                        let mut bytes = spare.pop().unwrap_or_default();
-                        bytes.extend_from_slice(reply_bytes);
-                        events.push_back(Event::Answered { number, member, bytes, failed: reply.failed });
-                    }
+                    let landed = lane.on_answer(now, session, reply.seq, refused);
+                    let Landed::Answer { number, member, entry } = landed else { continue };
+                    recycle(spare, entry.kept.payload);
+                    let mut bytes = spare.pop().unwrap_or_default();
+                    bytes.extend_from_slice(reply_bytes);
+                    let number = RequestNumber { writes: are_writes, count: number };
+                    events.push_back(Event::Answered { number, member, bytes, failed: reply.failed });
                 }
-                ClientEvent::Closed { session, .. } => group.on_closed(now, session),
+                ClientEvent::Closed { .. } => lane.on_closed(now, session),
             }
-        }
-    }
-
-    fn carry_out(&mut self) -> io::Result<()> {
-        while let Some(step) = self.group.next_step() {
-            match step {
-                Step::Open { member, address } => {
-                    let window_asked = self.options.outstanding_max as u32;
-                    let options =
-                        SessionOptions { server: Some(address), window_asked, ..self.options.session };
-                    let session = self.runtime.start_session(options).map_err(io::Error::other)?;
-                    self.group.on_opening(member, session);
-                }
-                // A server that lives may forget at once what it has no more to do with.
-                Step::Abandon(session) if self.runtime.kept(session) == 0 => {
-                    self.runtime.end_session(session);
-                }
-                Step::Abandon(session) => self.runtime.abandon_session(session),
-                Step::GiveUp { number, why } => self.events.push_back(Event::GivenUp { number, why }),
-            }
-        }
-        Ok(())
-    }
-
-    fn send_waiting(&mut self) {
-        let now = now_monotonic();
-        let GroupClient { runtime, group, .. } = self;
-        while let Some(sending) = group.next_sending(|session| runtime.credit(session)) {
-            let Some(Kept { kind, key_hash, label, payload }) = group.kept(sending.number) else { return };
-            let request = Request {
-                kind: *kind,
-                mode: Mode::Covered,
-                fixed_reply: false,
-                relaxed: false,
-                traced: false,
-                key_hash: *key_hash,
-                payload,
-            };
-            let session = sending.session;
-            let has_identity = runtime.takes_identity(session, payload.len());
-            let taken = match sending.identity {
-                Some(identity) => runtime.submit_identified(session, request, identity, *label),
-                None => runtime.submit(session, request, *label),
-            };
-            // It waits on; what is wrong with the session will be said.
-            let Ok(seq) = taken else { return };
-            group.on_sent(now, &sending, seq, has_identity);
         }
     }
 
@@ -445,6 +443,62 @@ impl<T: Transport> GroupClient<T> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.extend_from_slice(bytes);
         buffer
+    }
+}
+
+fn carry_out<T: Transport>(
+    runtime: &mut ClientRuntime<T>,
+    lane: &mut Dispatch,
+    writes: bool,
+    options: &GroupOptions,
+    events: &mut VecDeque<Event>,
+) -> io::Result<()> {
+    while let Some(step) = lane.next_step() {
+        match step {
+            Step::Open { member, address } => {
+                let options = SessionOptions {
+                    server: Some(address),
+                    window_asked: options.outstanding_max as u32,
+                    tier: Tier::NONE,
+                    open_tries_max: options.open_tries_max,
+                    early_overtakes: false,
+                };
+                let session = runtime.start_session(options).map_err(io::Error::other)?;
+                lane.on_opening(member, session);
+            }
+            // A server that lives may forget at once what it has no more to do with.
+            Step::Abandon(session) if runtime.kept(session) == 0 => runtime.end_session(session),
+            Step::Abandon(session) => runtime.abandon_session(session),
+            Step::GiveUp { number: count, why } => {
+                events.push_back(Event::GivenUp { number: RequestNumber { writes, count }, why });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn send_waiting<T: Transport>(runtime: &mut ClientRuntime<T>, lane: &mut Dispatch) {
+    let now = now_monotonic();
+    while let Some(sending) = lane.next_sending(|session| runtime.credit(session)) {
+        let Some(Kept { kind, key_hash, label, payload }) = lane.kept(sending.number) else { return };
+        let request = Request {
+            kind: *kind,
+            mode: Mode::Covered,
+            fixed_reply: false,
+            relaxed: false,
+            traced: false,
+            key_hash: *key_hash,
+            payload,
+        };
+        let session = sending.session;
+        let has_identity = runtime.takes_identity(session, payload.len());
+        let taken = match sending.identity {
+            Some(identity) => runtime.submit_identified(session, request, identity, *label),
+            None => runtime.submit(session, request, *label),
+        };
+        // It waits on; what is wrong with the session will be said.
+        let Ok(seq) = taken else { return };
+        lane.on_sent(now, &sending, seq, has_identity);
     }
 }
 

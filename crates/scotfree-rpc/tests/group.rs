@@ -24,6 +24,7 @@ const NOT_SERVING: &[u8] = b"not now";
 const ANSWERS: u8 = 0;
 const REFUSES: u8 = 1;
 const SILENT: u8 = 2;
+const SILENT_WRITES: u8 = 3;
 
 /// Remembers what it was asked by whom, and answers with its own letter, if it is in the mood.
 #[derive(Debug)]
@@ -36,7 +37,11 @@ struct Toy {
 impl Handler for Toy {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         self.asked.push((request.identity, request.payload.to_vec()));
-        match self.mood.load(Ordering::SeqCst) {
+        let mood = match self.mood.load(Ordering::SeqCst) {
+            SILENT_WRITES if request.kind == RequestKind::Read => ANSWERS,
+            mood => mood,
+        };
+        match mood {
             ANSWERS => replies.reply(request.ticket, false, |out| {
                 out.push(self.letter);
                 out.extend_from_slice(request.payload);
@@ -79,7 +84,7 @@ impl Group {
         options.is_not_serving = |reply| reply.starts_with(NOT_SERVING);
         adjust(&mut options);
         let mut client = GroupClient::new(runtime, options).expect("three members");
-        turn_until(&mut client, |client| client.serving().count() == 3);
+        turn_until(&mut client, all_serve);
         client
     }
 
@@ -91,6 +96,10 @@ impl Group {
     fn finish(self) -> Vec<Vec<(Option<Identity>, Vec<u8>)>> {
         self.servers.into_iter().map(|server| server.finish().0.asked).collect()
     }
+}
+
+fn all_serve(client: &GroupClient<UdpTransport>) -> bool {
+    [RequestKind::Read, RequestKind::Update].into_iter().all(|kind| client.serving(kind).count() == 3)
 }
 
 fn turn_until(client: &mut GroupClient<UdpTransport>, is_done: impl Fn(&GroupClient<UdpTransport>) -> bool) {
@@ -147,12 +156,13 @@ fn what_a_silent_member_had_is_answered_by_another_under_the_same_identity() {
     assert_eq!(ends(&mut client, 1)[&first], Ok((1, b"bx".to_vec())));
     group.set(1, SILENT);
     for number in 2..=COUNT {
-        assert_eq!(update(&mut client, &number.to_le_bytes()), RequestNumber(number));
+        let expected = RequestNumber { writes: true, count: number };
+        assert_eq!(update(&mut client, &number.to_le_bytes()), expected);
     }
     for (number, end) in ends(&mut client, COUNT as usize - 1) {
         let (member, bytes) = end.expect("somebody has answered");
         assert_ne!(member, 1);
-        assert_eq!(bytes[1..], number.0.to_le_bytes());
+        assert_eq!(bytes[1..], number.count.to_le_bytes());
     }
     client.end(Duration::from_secs(5)).expect("the socket works");
     let asked = group.finish();
@@ -250,12 +260,30 @@ fn members_come_and_go() {
     let number = update(&mut client, b"x");
     assert_eq!(ends(&mut client, 1)[&number], Ok((0, b"ax".to_vec())));
     client.set_members(&members).expect("three are not too many");
-    turn_until(&mut client, |client| client.serving().count() == 3);
+    turn_until(&mut client, all_serve);
     let number = update(&mut client, b"y");
     assert_eq!(ends(&mut client, 1)[&number], Ok((2, b"cy".to_vec())));
     let twice = [members[0], GroupMember { id: 0, ..members[1] }];
     assert_eq!(client.set_members(&twice), Err(GroupError::Twice(0)));
     assert_eq!(client.set_members(&[]), Err(GroupError::NoMembers));
     client.end(Duration::from_secs(5)).expect("the socket works");
+    group.finish();
+}
+
+/// As when the group has not noticed yet that a member is lost: writes wait for it, reads do not.
+#[test]
+fn reads_do_not_wait_for_writes_that_nobody_answers() {
+    let group = Group::start();
+    let mut client = group.client(|_| {});
+    (0..3).for_each(|server| group.set(server, SILENT_WRITES));
+    let write = update(&mut client, b"x");
+    for _ in 0..10 {
+        let read = client.submit(RequestKind::Read, b"r", LABEL).expect("there is room");
+        assert!(ends(&mut client, 1)[&read].is_ok());
+    }
+    assert_eq!(client.outstanding(), 1);
+    (0..3).for_each(|server| group.set(server, ANSWERS));
+    assert!(ends(&mut client, 1)[&write].is_ok(), "it is sent again");
+    drop(client);
     group.finish();
 }

@@ -1,10 +1,10 @@
-//! The decisions of a group's client, without I/O: to whom a request is sent, when it is sent to another, and when it
-//! has come to its end.
+//! The decisions of a group's client about its reads, or about its writes, without I/O: to whom a request is sent, when
+//! it is sent to another, and when it has come to its end.
 //!
 //! Invariants: a request ends once, answered or given up; a write bears the same identity wherever it is sent; a write
 //! that bears none is not sent again when somebody may have executed it; at most one member has a request at a time.
 
-use super::choice::{Candidate, Chooser};
+use super::choice::{Candidate, Chooser, Policy};
 use super::member::{GroupMember, Member, Sent, Standing, Waits};
 use super::requests::{Entry, Kept, Requests, COUNT_BITS};
 use super::{GivenUp, GroupCounters, GroupOptions};
@@ -72,8 +72,7 @@ pub(super) struct Dispatch {
     waiting: VecDeque<u64>,
     /// Those that were refused more than once, by when they are tried again.
     paused: BTreeSet<(Nanos, u64)>,
-    reads: Chooser,
-    writes: Chooser,
+    chooser: Chooser,
     jitter: Jitter,
     candidates: Vec<Candidate>,
     steps: VecDeque<Step>,
@@ -82,7 +81,7 @@ pub(super) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(super) fn new(now: Nanos, options: &GroupOptions) -> Dispatch {
+    pub(super) fn new(now: Nanos, options: &GroupOptions, policy: Policy, seed: u64) -> Dispatch {
         let waits = Waits {
             timeout_min: options.timeout_min,
             timeout_max: options.timeout_max,
@@ -97,9 +96,8 @@ impl Dispatch {
             requests: Requests::new(),
             waiting: VecDeque::new(),
             paused: BTreeSet::new(),
-            reads: Chooser::new(options.reads, options.seed),
-            writes: Chooser::new(options.writes, options.seed.wrapping_add(1)),
-            jitter: Jitter::new(options.seed.wrapping_add(2)),
+            chooser: Chooser::new(policy, seed),
+            jitter: Jitter::new(seed.wrapping_add(1)),
             candidates: Vec::new(),
             steps: VecDeque::new(),
             counters: GroupCounters::default(),
@@ -137,8 +135,7 @@ impl Dispatch {
         let writes = entry.kept.kind.writes();
         let (identity, avoided) = (entry.identity, entry.avoided);
         self.find_candidates(avoided, room);
-        let chooser = if writes { &mut self.writes } else { &mut self.reads };
-        let id = chooser.choose(&self.candidates)?;
+        let id = self.chooser.choose(&self.candidates)?;
         let member = self.members.iter().find(|member| member.id == id)?;
         let anew = self.planted == Some(Fault::DrawIdentityAnew);
         let drawn = || identity_number(number, id, member.epoch);
@@ -248,6 +245,10 @@ impl Dispatch {
         if let Some(member) = self.members.iter_mut().find(|known| known.id == member) {
             member.session = Some(session);
         }
+    }
+
+    pub(super) fn has_session(&self, session: SessionHandle) -> bool {
+        self.members.iter().any(|member| member.session == Some(session))
     }
 
     /// A session is open, in this epoch of its server.
@@ -387,8 +388,8 @@ impl Dispatch {
         members.chain(paused).chain(overdue).filter(|at| *at != Nanos::MAX).min()
     }
 
-    pub(super) fn counters(&self) -> &GroupCounters {
-        &self.counters
+    pub(super) fn counters(&self) -> GroupCounters {
+        self.counters
     }
 }
 

@@ -91,7 +91,7 @@ fn mood(number: u64) -> Mood {
 
 impl World {
     /// With three servers, all of which serve.
-    pub(super) fn new(seed: u64, adjust: impl FnOnce(&mut GroupOptions)) -> World {
+    pub(super) fn new(seed: u64, policy: Policy, adjust: impl FnOnce(&mut GroupOptions)) -> World {
         let mut options = GroupOptions::new((0..3).map(member).collect(), [7; 16], seed);
         adjust(&mut options);
         let now = Nanos::from_secs(1);
@@ -103,7 +103,7 @@ impl World {
             last_number: 0,
         };
         World {
-            group: Dispatch::new(now, &options),
+            group: Dispatch::new(now, &options, policy, seed),
             now,
             servers: (0..3).map(server).collect(),
             ends: BTreeMap::new(),
@@ -122,9 +122,8 @@ impl World {
         let policies =
             [Policy::Random, Policy::TwoChoices, Policy::Nearest, Policy::Sticky, Policy::Member(1)];
         let mut chance = Jitter::new(seed);
-        let mut policy = || policies[chance.below(policies.len() as u64) as usize];
-        let (reads, writes) = (policy(), policy());
-        let mut world = World::new(seed, |options| (options.reads, options.writes) = (reads, writes));
+        let policy = policies[chance.below(policies.len() as u64) as usize];
+        let mut world = World::new(seed, policy, |_| {});
         world.group.planted = planted;
         world.anonymous_every = 7;
         for _ in 0..40 {
