@@ -2,7 +2,7 @@
 # Installs what is missing of the Debian packages that the demo, the lab and the tests use, and says of each what it
 # is for; does nothing where all is there. What cannot be installed is named, with what is lost by it and the command
 # that would install it. `--report` also installs what the study needs, `--study` what its tests need beside that:
-# Java for Spark, a browser. Needs no make: without it run this, then scripts/build.sh and the program that it makes.
+# Java for Spark, a browser, an etcd. Needs no make: without it run this, then scripts/build.sh and the program that it makes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -63,6 +63,7 @@ fi
 if [ "$wish" = --study ]; then
   has_java || want "the study on Spark" "${java_versions[@]}"
   has chromium || want "tests of pages in a browser" chromium
+  has etcd || want "tests of groups whose views etcd keeps" etcd-server
 fi
 
 # ---- which package, of those that the distribution offers
@@ -167,6 +168,7 @@ fi
 if [ "$wish" = --study ]; then
   has_java || warn "no Java 17 or newer: what runs on Spark is skipped with the reason"
   has chromium || warn "no chromium: what is tried in a browser is skipped with the reason"
+  has etcd || warn "no etcd: tests of groups whose views it keeps are skipped with the reason"
 fi
 if ! kernel_plane_can_be_built; then
   warn "of $kernel_plane_needs something is missing: scot is built without the plane in the kernel (\`scot switch --plane xdp\`)"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # `ethtool` may be there in any case.
 ALWAYS = "bash sh cat cut env grep id mktemp rm sed sleep sort tail true uname dirname mkdir".split()
 ENOUGH = "ip unshare redis-server redis-cli redis-benchmark ethtool clang-14 pkg-config make chromium".split()
-ENOUGH += ["prometheus", "promtool"]
+ENOUGH += ["prometheus", "promtool", "etcd"]
 # A package manager that offers what lies in OFFERED, and fails whole for one name that it does not.
 APT_GET = """#!/bin/sh
 echo "$0 $*" | sed 's,.*/,,' >>"$RECORD"

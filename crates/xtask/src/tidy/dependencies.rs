@@ -62,9 +62,10 @@ struct Part {
     uses: &'static [&'static str],
 }
 
-const PARTS: [Part; 2] = [
+const PARTS: [Part; 3] = [
     Part { name: "kernel", uses: &["scotfree-xdp"] },
     Part { name: "world", uses: &["scotfree-sim", "scotfree-check"] },
+    Part { name: "membership", uses: &["scotfree-io"] },
 ];
 const PART_RANK: u8 = 6;
 
@@ -188,7 +189,7 @@ mod tests {
     fn complaints(user: &str, section: &str, used: &[&str]) -> Vec<String> {
         let uses = used.iter().map(|used| format!("{used}.workspace = true\n")).collect::<Vec<_>>().concat();
         let manifest = format!("[package]\nname = \"{user}\"\n[{section}]\n{uses}");
-        let part = ["kernel", "world"].into_iter().find_map(|part| {
+        let part = ["kernel", "world", "membership"].into_iter().find_map(|part| {
             Some((user.strip_suffix(part)?.strip_suffix('-')?, part)).filter(|_| is_remedy(user))
         });
         let folder = part.map_or(user.to_owned(), |(remedy, part)| format!("{remedy}/{part}"));
@@ -216,6 +217,8 @@ mod tests {
         assert_eq!(complaints("remedy-cache-world", "dependencies", &of_world), none);
         let of_kernel = ["remedy-cache", "scotfree-wire", "scotfree-xdp", "libbpf-rs"];
         assert_eq!(complaints("remedy-cache-kernel", "dependencies", &of_kernel), none);
+        let of_membership = ["remedy-cache", "scotfree-core", "scotfree-io", "ureq"];
+        assert_eq!(complaints("remedy-cache-membership", "dependencies", &of_membership), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-world"]), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-kernel"]), none);
         assert_eq!(complaints("remedy-cache", "dev-dependencies", &["remedy-toy"]), none);
@@ -255,6 +258,7 @@ mod tests {
         assert_refused("remedy-cache-world", "scotfree-xdp", "must not know");
         assert_refused("remedy-cache-world", "scotfree-rpc", "must not know");
         assert_refused("remedy-cache-kernel", "scotfree-sim", "must not know");
+        assert_refused("remedy-cache-membership", "scotfree-rpc", "must not know");
         assert_refused("remedy-cache", "remedy-cache-world", "is a machine");
         assert_refused("scotfree-sim", "remedy-cache-world", "must not know");
         assert_refused("scotfree-sim", "remedy-cache", "must not know");

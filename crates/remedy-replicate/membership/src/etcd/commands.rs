@@ -1,0 +1,184 @@
+//! What an operator asks of a group at etcd: to make it, to show it, to leave a member out.
+//!
+//! Invariant: each can be repeated, and says the second time that nothing was left to do. No command writes a view
+//! that the members would not write (G7).
+
+use super::decide::swap;
+use super::endpoint::Endpoint;
+use super::gateway::Gateway;
+use super::request::{Answer, Guard, Request, Swap};
+use super::seen::{LiveKey, Seen, GROUP};
+use crate::form::{json, Group, Live};
+use remedy_replicate::{Member, MemberId, Standing, View};
+use scotfree_core::Nanos;
+
+/// How long one server is waited for.
+const LIMIT: Nanos = Nanos::from_secs(2);
+/// A member that does not answer for this long is no member: shorter ones etcd does not grant.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// How often a write is tried again when members wrote at the same time.
+const TRIES_MAX: usize = 8;
+
+/// Whether there was something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// It was done now.
+    Now,
+    /// It was so before.
+    Before,
+}
+
+/// A group as it is at etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub group: Group,
+    /// Its view, if one was written yet.
+    pub view: Option<View>,
+    /// Everyone who is in the view, listed for the first one, or alive, by number.
+    pub members: Vec<MemberStatus>,
+}
+
+/// One member as it is at etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Its number.
+    pub id: MemberId,
+    /// How it takes part; nothing if the view does not name it.
+    pub standing: Option<Standing>,
+    /// What it says of itself; nothing if its lease is over.
+    pub live: Option<Live>,
+    /// How many whole seconds its lease lasts still.
+    pub lease_left_seconds: Option<u64>,
+}
+
+/// Makes a group: its key, by which members know what they are part of. The members write its first view when all
+/// of them are there.
+pub fn init(endpoint: &Endpoint, group: &Group) -> Result<Done, String> {
+    check(group)?;
+    let mut gateway = Gateway::new(endpoint.clone());
+    let guards = vec![Guard::Made { key: GROUP.to_owned(), revision: 0 }];
+    let swap = Swap { guards, key: GROUP.to_owned(), value: json(group), lease: None };
+    if write(&mut gateway, swap)? {
+        return Ok(Done::Now);
+    }
+    let known = look(&mut gateway)?.group.ok_or_else(|| format!("{endpoint}: the group has just gone"))?;
+    if known == *group {
+        return Ok(Done::Before);
+    }
+    Err(format!("{endpoint}: there is another group already: {}, and not {}", json(&known), json(group)))
+}
+
+/// The view that is at etcd, if one was written yet.
+pub fn view(endpoint: &Endpoint) -> Result<Option<View>, String> {
+    let mut gateway = Gateway::new(endpoint.clone());
+    known_group(endpoint, &mut gateway).map(|(_, seen)| seen.view)
+}
+
+/// What the group is, who is in its view, and who is alive.
+pub fn status(endpoint: &Endpoint) -> Result<Status, String> {
+    let mut gateway = Gateway::new(endpoint.clone());
+    let (group, seen) = known_group(endpoint, &mut gateway)?;
+    let mut ids: Vec<MemberId> = group.members.iter().map(|listed| MemberId(listed.id)).collect();
+    ids.extend(seen.view.iter().flat_map(|view| &view.members).map(|member| member.id));
+    ids.extend(seen.lives.keys());
+    ids.sort_unstable();
+    ids.dedup();
+    let members: Result<_, String> = ids.into_iter().map(|id| member(&mut gateway, &seen, id)).collect();
+    Ok(Status { group, view: seen.view, members: members? })
+}
+
+/// Leaves a member out of the view, which the others do by themselves while one of them has the state. It must be
+/// down: one that is alive may be answering reads (G7).
+pub fn remove(endpoint: &Endpoint, id: MemberId) -> Result<Done, String> {
+    let mut gateway = Gateway::new(endpoint.clone());
+    for _ in 0..TRIES_MAX {
+        let (_, seen) = known_group(endpoint, &mut gateway)?;
+        let Some(view) = seen.view.as_ref().filter(|view| view.member(id).is_some()) else {
+            return Ok(Done::Before);
+        };
+        let next = without(view, &seen, id)?;
+        if write(&mut gateway, swap(&next, &seen))? {
+            return Ok(Done::Now);
+        }
+    }
+    Err(format!("{endpoint}: the view changed {TRIES_MAX} times meanwhile; try it again"))
+}
+
+fn without(view: &View, seen: &Seen, id: MemberId) -> Result<View, String> {
+    if let Some(LiveKey { live, .. }) = seen.lives.get(&id) {
+        let place = live.peers;
+        return Err(format!("member {id} is alive at {place}: end it first; the others then leave it out"));
+    }
+    let others = |member: &&Member| member.id != id;
+    let members: Vec<Member> = view.members.iter().filter(others).copied().collect();
+    let next = View { epoch: view.epoch + 1, founded: view.founded, members };
+    if next.full().next().is_none() {
+        return Err(format!(
+            "member {id} is the last one that has the state: without it nothing would be left"
+        ));
+    }
+    next.check().map(|()| next)
+}
+
+fn member(gateway: &mut Gateway, seen: &Seen, id: MemberId) -> Result<MemberStatus, String> {
+    let key = seen.lives.get(&id);
+    let lease_left_seconds = match key {
+        Some(key) => gateway.lease_left(key.lease, LIMIT)?,
+        None => None,
+    };
+    let standing = seen.view.as_ref().and_then(|view| view.member(id)).map(|member| member.standing);
+    Ok(MemberStatus { id, standing, live: key.map(|key| key.live.clone()), lease_left_seconds })
+}
+
+fn check(group: &Group) -> Result<(), String> {
+    if !LEASE_MS.contains(&group.lease_ms) {
+        let (least, most) = (LEASE_MS.start(), LEASE_MS.end());
+        return Err(format!("a lease of {} ms: {least} to {most} can be had", group.lease_ms));
+    }
+    let members: Vec<Member> = group
+        .members
+        .iter()
+        .map(|listed| Member {
+            id: MemberId(listed.id),
+            boot: 0,
+            peers: listed.peers,
+            clients: listed.clients,
+            standing: Standing::Full,
+        })
+        .collect();
+    View { epoch: 1, founded: 1, members }.check()
+}
+
+fn known_group(endpoint: &Endpoint, gateway: &mut Gateway) -> Result<(Group, Seen), String> {
+    let seen = look(gateway)?;
+    let group = seen.group.clone();
+    let group = group.ok_or_else(|| format!("{endpoint}: there is no group: scot group init makes it"))?;
+    Ok((group, seen))
+}
+
+fn look(gateway: &mut Gateway) -> Result<Seen, String> {
+    match ask(gateway, &Request::Look)? {
+        Answer::Looked(entries) => Seen::read(&entries),
+        other => Err(format!("an answer that does not fit: {other:?}")),
+    }
+}
+
+fn write(gateway: &mut Gateway, swap: Swap) -> Result<bool, String> {
+    match ask(gateway, &Request::Swap(swap))? {
+        Answer::Swapped(is_done) => Ok(is_done),
+        other => Err(format!("an answer that does not fit: {other:?}")),
+    }
+}
+
+/// Asks one server after the other until one answers. A write that was done without an answer is found done.
+fn ask(gateway: &mut Gateway, request: &Request) -> Result<Answer, String> {
+    let mut reasons = Vec::new();
+    for _ in 0..gateway.host_count() {
+        match gateway.ask(request, LIMIT) {
+            Ok(answer) => return Ok(answer),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    Err(format!("etcd does not answer: {}", reasons.join("; ")))
+}

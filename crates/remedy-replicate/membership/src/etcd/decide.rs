@@ -1,0 +1,183 @@
+//! Which view a member should write, by what it has seen.
+//!
+//! Invariant: a view that is decided leaves out only members whose sign of life, of the life that the old view
+//! names, is gone (G7), keeps or makes at least one that has the state, and has the next epoch.
+
+use super::request::{Guard, Swap};
+use super::seen::{Seen, VIEW};
+use crate::form::{json, Live, ViewForm};
+use remedy_replicate::{Member, MemberId, Standing, View, MEMBERS_MAX};
+
+#[cfg(test)]
+mod tests;
+
+/// What a member with a sign of life should do about the view.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing: it is as it should be.
+    Keep,
+    /// Write this one.
+    Write(View),
+    /// Nothing yet; what is waited for.
+    Wait(String),
+    /// This member cannot take part.
+    Refuse(String),
+}
+
+/// Who decides, and what it knows beside what it has seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decider {
+    pub(super) id: MemberId,
+    /// A member that has the whole state, and the epoch of the view in which it joined.
+    pub(super) promoted: Option<(MemberId, u64)>,
+    /// Whether it has seen for one lease that no member is left that has the state.
+    pub(super) has_waited: bool,
+    /// Whether it has been there for one lease. After etcd was away from all, the first that is back leaves the
+    /// others that long to come back, too, instead of going on without them.
+    pub(super) may_remove: bool,
+    /// The planted fault that a silent member counts as gone.
+    pub(super) forgets_the_living: bool,
+}
+
+impl Decider {
+    /// Decides; this member's sign of life must be in `seen`.
+    pub(super) fn decide(&self, seen: &Seen) -> Decision {
+        let Some(key) = seen.lives.get(&self.id) else { return Decision::Keep };
+        let Some(view) = &seen.view else { return self.first_view(seen) };
+        if let Some(newer) = view.member(self.id).filter(|named| named.boot > key.live.boot) {
+            return Decision::Refuse(format!(
+                "the view names member {} in its life {}, and this one is in life {}: its state is an older copy",
+                self.id, newer.boot, key.live.boot
+            ));
+        }
+        if view.full().any(|member| seen.is_alive(member)) {
+            self.next_view(view, seen, &key.live)
+        } else {
+            self.after_all_were_down(view, seen)
+        }
+    }
+
+    /// Without those that are gone, with this member. The others come by themselves.
+    fn next_view(&self, view: &View, seen: &Seen, live: &Live) -> Decision {
+        // G7: a sign of life is gone only when its lease is over at etcd.
+        let stays = |member: &&Member| self.counts_as_alive(member, seen);
+        let mut members: Vec<Member> = view.members.iter().filter(stays).copied().collect();
+        self.promote(&mut members, view, seen);
+        if !members.iter().any(|member| member.id == self.id) {
+            // G8: one that comes, or comes again, is given the state first.
+            members.push(live.member(self.id, Standing::Joining));
+        }
+        if members == view.members {
+            return Decision::Keep;
+        }
+        if members.len() > MEMBERS_MAX {
+            return Decision::Wait(format!(
+                "the group has {MEMBERS_MAX} members; one more waits for a place"
+            ));
+        }
+        write(view.epoch + 1, view.founded, members)
+    }
+
+    fn counts_as_alive(&self, member: &Member, seen: &Seen) -> bool {
+        let comes_back = !self.may_remove && !seen.lives.contains_key(&member.id);
+        let is_forgotten = self.forgets_the_living && member.id != self.id;
+        (seen.is_alive(member) || comes_back) && !is_forgotten
+    }
+
+    /// Puts a member that has the whole state behind the others that have it.
+    fn promote(&self, members: &mut Vec<Member>, view: &View, seen: &Seen) {
+        let Some((id, _)) = self.promoted.filter(|(_, epoch)| *epoch == view.epoch) else { return };
+        let joins = |member: &Member| member.id == id && member.standing == Standing::Joining;
+        let Some(place) = members.iter().position(|member| joins(member) && seen.is_alive(member)) else {
+            return;
+        };
+        let mut member = members.remove(place);
+        member.standing = Standing::Full;
+        let full = members.iter().filter(|other| other.standing == Standing::Full).count();
+        members.insert(full, member);
+    }
+
+    /// All listed members, once all are there: a view names each one's life, which only it knows. Until then nobody
+    /// has answered anybody, so waiting loses nothing.
+    fn first_view(&self, seen: &Seen) -> Decision {
+        let listed = seen.group.as_ref().map_or(&[][..], |group| &group.members);
+        let ids: Vec<MemberId> = listed.iter().map(|listed| MemberId(listed.id)).collect();
+        let missing: Vec<MemberId> = ids.iter().copied().filter(|id| !seen.lives.contains_key(id)).collect();
+        if !missing.is_empty() {
+            return Decision::Wait(format!(
+                "the first view is written when all are there: {}",
+                names(&missing)
+            ));
+        }
+        if !ids.contains(&self.id) {
+            return Decision::Wait(format!(
+                "there is no view yet, and member {} is not of the first",
+                self.id
+            ));
+        }
+        let lives = || ids.iter().map(|id| (*id, &seen.lives[id].live));
+        let most = lives().map(|(_, live)| live.applied).max().unwrap_or(0);
+        // Members that bring states do not bring the same one: then the one that is ahead has it.
+        let ahead = lives().find(|(_, live)| live.applied == most).map(|(id, _)| id);
+        let standing = |id| if most == 0 || ahead == Some(id) { Standing::Full } else { Standing::Joining };
+        let mut members: Vec<Member> = lives().map(|(id, live)| live.member(id, standing(id))).collect();
+        members.sort_by_key(|member| member.standing == Standing::Joining);
+        write(1, 1, members)
+    }
+
+    /// No member that had the state is left in that life. Each of them kept all that was ever answered, in its
+    /// storage; the one that is ahead goes on, alone, and the others join it.
+    fn after_all_were_down(&self, view: &View, seen: &Seen) -> Decision {
+        let back: Vec<(MemberId, u64)> = view
+            .full()
+            .filter_map(|member| Some((member, &seen.lives.get(&member.id)?.live)))
+            .filter(|(member, live)| live.boot > member.boot)
+            .map(|(member, live)| (member.id, live.applied))
+            .collect();
+        let most = back.iter().map(|(_, applied)| *applied).max();
+        let ahead = back.iter().find(|(_, applied)| Some(*applied) == most).map(|(id, _)| *id);
+        let is_complete = back.len() == view.full().count();
+        if ahead != Some(self.id) || !(is_complete || self.has_waited) {
+            let ids: Vec<MemberId> = view.full().map(|member| member.id).collect();
+            return Decision::Wait(format!(
+                "all members that had the state were down; the one that is ahead goes on: of {}",
+                names(&ids)
+            ));
+        }
+        let mut members = vec![seen.lives[&self.id].live.member(self.id, Standing::Full)];
+        // G7: those that join and live stay.
+        members.extend(view.members.iter().filter(|member| member.id != self.id && seen.is_alive(member)));
+        // What others hold from before may not be what this one holds.
+        write(view.epoch + 1, view.epoch + 1, members)
+    }
+}
+
+fn write(epoch: u64, founded: u64, members: Vec<Member>) -> Decision {
+    let view = View { epoch, founded, members };
+    match view.check() {
+        Ok(()) => Decision::Write(view),
+        Err(reason) => Decision::Refuse(format!("the view with this member would be none: {reason}")),
+    }
+}
+
+/// How a view is written: only on the one that was seen, and only if nobody's sign of life came or went since. So
+/// one that was left out because it was gone is gone still (G7), and one that gets the state's standing lives.
+pub(super) fn swap(view: &View, seen: &Seen) -> Swap {
+    let mut ids: Vec<MemberId> = view.members.iter().map(|member| member.id).collect();
+    ids.extend(seen.view.iter().flat_map(|old| &old.members).map(|member| member.id));
+    ids.sort_unstable();
+    ids.dedup();
+    let mut guards = vec![Guard::Written { key: VIEW.to_owned(), revision: seen.view_written }];
+    guards.extend(ids.into_iter().map(|id| seen.guard(id)));
+    Swap { guards, key: VIEW.to_owned(), value: json(&ViewForm::from(view)), lease: None }
+}
+
+/// "member 2", "members 1 and 2", "members 1, 2 and 3".
+pub(super) fn names(ids: &[MemberId]) -> String {
+    let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [] => "nobody".to_owned(),
+        [one] => format!("member {one}"),
+        [most @ .., last] => format!("members {} and {last}", most.join(", ")),
+    }
+}

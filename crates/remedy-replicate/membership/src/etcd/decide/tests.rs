@@ -1,0 +1,157 @@
+//! Which view is written, case by case.
+#![allow(clippy::unwrap_used)]
+
+use super::super::seen::LiveKey;
+use super::*;
+use crate::form::{Group, Listed};
+use std::net::SocketAddr;
+
+fn address(id: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, id], 7_000))
+}
+
+fn live(boot: u32, id: u8, applied: u64) -> Live {
+    Live { boot, peers: address(id), clients: address(id), applied, fingerprint: 0 }
+}
+
+/// Members by number, life and how many writes they have applied.
+fn lives(members: &[(u8, u32, u64)]) -> Seen {
+    let listed = |id: u8| Listed { id, peers: address(id), clients: address(id) };
+    let members_listed = [1, 2, 3].map(listed).to_vec();
+    let group = Group {
+        name: "g".to_owned(),
+        protocol: "chain".to_owned(),
+        lease_ms: 1_000,
+        fingerprint: None,
+        members: members_listed,
+    };
+    let keys = members.iter().map(|(id, boot, applied)| {
+        let key = LiveKey { live: live(*boot, *id, *applied), lease: 1, made: i64::from(*id) };
+        (MemberId(*id), key)
+    });
+    Seen { group: Some(group), view: None, view_written: 0, lives: keys.collect() }
+}
+
+/// A view of epoch 5; a negative life is that of one who joins.
+fn view(members: &[(u8, i32)]) -> View {
+    let member = |(id, boot): &(u8, i32)| {
+        let standing = if *boot < 0 { Standing::Joining } else { Standing::Full };
+        live(boot.unsigned_abs(), *id, 0).member(MemberId(*id), standing)
+    };
+    View { epoch: 5, founded: 3, members: members.iter().map(member).collect() }
+}
+
+fn decider(id: u8) -> Decider {
+    Decider {
+        id: MemberId(id),
+        promoted: None,
+        has_waited: false,
+        may_remove: true,
+        forgets_the_living: false,
+    }
+}
+
+/// What the decision writes, as [`view`] takes it.
+fn written(decision: Decision) -> Vec<(u8, i32)> {
+    let Decision::Write(view) = decision else { panic!("nothing is written: {decision:?}") };
+    let sign = |member: &Member| if member.standing == Standing::Full { 1 } else { -1 };
+    view.members.iter().map(|member| (member.id.0, member.boot as i32 * sign(member))).collect()
+}
+
+fn seen(members: &[(u8, i32)], alive: &[(u8, u32, u64)]) -> Seen {
+    Seen { view: Some(view(members)), view_written: 9, ..lives(alive) }
+}
+
+#[test]
+fn the_first_view_is_written_when_all_listed_are_there() {
+    let waits = decider(1).decide(&lives(&[(1, 1, 0), (3, 1, 0)]));
+    assert!(matches!(&waits, Decision::Wait(text) if text.contains("member 2")), "{waits:?}");
+    assert_eq!(
+        written(decider(2).decide(&lives(&[(1, 4, 0), (2, 1, 0), (3, 2, 0)]))),
+        [(1, 4), (2, 1), (3, 2)]
+    );
+    let stranger = decider(4).decide(&lives(&[(1, 1, 0), (2, 1, 0), (3, 1, 0), (4, 1, 0)]));
+    assert!(matches!(stranger, Decision::Wait(_)));
+}
+
+#[test]
+fn members_that_bring_states_to_the_first_view_join_the_one_that_is_ahead() {
+    let seen = lives(&[(1, 1, 3), (2, 1, 8), (3, 1, 8)]);
+    assert_eq!(written(decider(1).decide(&seen)), [(2, 1), (1, -1), (3, -1)]);
+}
+
+#[test]
+fn one_that_is_gone_is_left_out_and_the_living_never() {
+    let all = [(1, 1), (2, 1), (3, 1)];
+    assert_eq!(written(decider(1).decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)]))), [(1, 1), (3, 1)]);
+    assert_eq!(decider(1).decide(&seen(&all, &[(1, 1, 0), (2, 1, 0), (3, 1, 0)])), Decision::Keep);
+    let fresh = Decider { may_remove: false, ..decider(1) };
+    assert_eq!(fresh.decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)])), Decision::Keep);
+}
+
+#[test]
+fn the_last_that_has_the_state_is_never_left_out() {
+    let decision = decider(2).decide(&seen(&[(1, 1), (2, -1)], &[(2, 1, 0)]));
+    assert!(matches!(&decision, Decision::Wait(text) if text.contains("member 1")), "{decision:?}");
+}
+
+#[test]
+fn one_in_a_new_life_joins_behind_the_others() {
+    let seen = seen(&[(1, 1), (2, 1), (3, 1)], &[(1, 2, 9), (2, 1, 0), (3, 1, 0)]);
+    assert_eq!(written(decider(1).decide(&seen)), [(2, 1), (3, 1), (1, -2)]);
+    let fresh = Decider { may_remove: false, ..decider(1) };
+    assert_eq!(written(fresh.decide(&seen)), [(2, 1), (3, 1), (1, -2)]);
+}
+
+#[test]
+fn an_older_life_than_the_view_names_is_refused() {
+    let decision = decider(1).decide(&seen(&[(1, 3), (2, 1)], &[(1, 2, 0), (2, 1, 0)]));
+    assert!(matches!(&decision, Decision::Refuse(text) if text.contains("older copy")), "{decision:?}");
+}
+
+#[test]
+fn a_joiner_with_the_whole_state_stands_behind_those_that_have_it() {
+    let alive = [(1, 1, 0), (2, 1, 0), (3, 1, 0)];
+    let seen = seen(&[(1, 1), (2, -1), (3, -1)], &alive);
+    let promoting = |id, epoch| Decider { promoted: Some((MemberId(id), epoch)), ..decider(1) };
+    assert_eq!(written(promoting(3, 5).decide(&seen)), [(1, 1), (3, 1), (2, -1)]);
+    assert_eq!(promoting(3, 4).decide(&seen), Decision::Keep);
+    assert_eq!(promoting(1, 5).decide(&seen), Decision::Keep);
+}
+
+#[test]
+fn after_all_were_down_the_one_that_is_ahead_goes_on_alone() {
+    let all = [(1, 1), (2, 1), (3, -1)];
+    let both = seen(&all, &[(1, 2, 7), (2, 2, 8), (3, 2, 99)]);
+    assert!(matches!(decider(1).decide(&both), Decision::Wait(_)));
+    assert!(matches!(decider(3).decide(&both), Decision::Wait(_)), "a joiner may lack what was answered");
+    assert_eq!(written(decider(2).decide(&both)), [(2, 2)]);
+    let tie = seen(&all, &[(1, 2, 8), (2, 2, 8)]);
+    assert!(matches!(decider(2).decide(&tie), Decision::Wait(_)));
+    assert_eq!(written(decider(1).decide(&tie)), [(1, 2)]);
+    let one = seen(&all, &[(1, 2, 0), (3, 1, 0)]);
+    assert!(matches!(decider(1).decide(&one), Decision::Wait(_)));
+    let waited = Decider { has_waited: true, ..decider(1) };
+    assert_eq!(written(waited.decide(&one)), [(1, 2), (3, -1)], "who joins and lives stays");
+}
+
+#[test]
+fn only_a_group_that_begins_anew_is_founded_anew() {
+    let founded = |decision| {
+        let Decision::Write(view) = decision else { panic!("nothing is written: {decision:?}") };
+        (view.epoch, view.founded)
+    };
+    let all = [(1, 1), (2, 1), (3, 1)];
+    assert_eq!(founded(decider(1).decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)]))), (6, 3));
+    assert_eq!(founded(decider(1).decide(&seen(&all, &[(1, 2, 1), (2, 2, 0), (3, 2, 0)]))), (6, 6));
+    assert_eq!(founded(decider(1).decide(&lives(&[(1, 1, 0), (2, 1, 0), (3, 1, 0)]))), (1, 1));
+}
+
+#[test]
+fn a_view_is_written_only_if_nobody_came_or_went_since() {
+    let seen = seen(&[(1, 1), (2, 1)], &[(1, 1, 0)]);
+    let next = view(&[(1, 1)]);
+    let guards = swap(&next, &seen).guards;
+    let made = |id, revision| Guard::Made { key: format!("live/{id}"), revision };
+    assert_eq!(guards, [Guard::Written { key: "view".to_owned(), revision: 9 }, made(1, 1), made(2, 0)]);
+}
