@@ -133,6 +133,8 @@ pub struct Live {
     pub applied: u64,
     /// Of everything that has to be equal in all members.
     pub fingerprint: u64,
+    /// How long its lease is, as etcd granted it.
+    pub lease_seconds: u64,
 }
 
 impl Live {

@@ -43,8 +43,8 @@ pub(crate) struct Machine {
 
     /// Since when no member with the state is seen.
     without_state_since: Option<Nanos>,
-    /// Since when this member's name is seen in other hands, and how long that may last.
-    held_by_other_since: Option<(Nanos, Nanos)>,
+    /// Since when this member's name is seen in other hands.
+    held_by_other_since: Option<Nanos>,
     failures: u32,
     last_answer: Nanos,
 
@@ -237,6 +237,7 @@ impl Machine {
             clients: self.myself.clients,
             applied: self.applied,
             fingerprint: self.myself.fingerprint,
+            lease_seconds: self.held.map_or(0, |held| held.ttl.0 / 1_000_000_000),
         };
         let guards = vec![Guard::Made { key: key.clone(), revision }];
         Swap { guards, key, value: json(&live), lease: Some(self.lease_id()) }
@@ -408,10 +409,9 @@ impl Machine {
     fn on_other_of_same_name(&mut self, now: Nanos, key: &LiveKey) {
         let id = self.myself.id;
         let whose = format!("{} (life {})", key.live.peers, key.live.boot);
-        let wish = self.lease_wish;
-        // The other's lease may have been granted just now, be looked at by etcd each half second, and be longer
-        // than wished for.
-        let (since, span) = *self.held_by_other_since.get_or_insert((now, wish.plus(wish).plus(WAIT)));
+        // Its lease may just have been prolonged, and once more by a new leader; etcd looks each half second.
+        let span = Nanos::from_secs(2 * key.live.lease_seconds).plus(WAIT);
+        let since = *self.held_by_other_since.get_or_insert(now);
         if now.since(since) > span {
             return self.refuse(now, format!("two members are number {id}: another one is alive at {whose}"));
         }
@@ -433,10 +433,13 @@ impl Machine {
         if !self.is_named() && !self.is_like_others(now, seen) {
             return;
         }
-        self.forget_promotion(seen);
-        if self.tell_view(seen) {
-            self.tell_lease();
+        if let Err(reason) = self.tell_view(seen) {
+            // What is decided by an old copy would be decided twice.
+            self.withdraw(now);
+            return self.trouble(Topic::Other, reason);
         }
+        self.forget_promotion(seen);
+        self.tell_lease();
         let decider = self.decider(now, seen);
         match decider.decide(seen) {
             Decision::Keep => self.say_well(seen),
@@ -451,24 +454,23 @@ impl Machine {
         self.promoted = self.promoted.filter(|promoted| promoted.1 >= epoch);
     }
 
-    /// Tells a view that is new; whether it is one to go by.
-    fn tell_view(&mut self, seen: &Seen) -> bool {
-        let Some(view) = &seen.view else { return self.told_epoch == 0 };
-        if view.epoch < self.told_epoch {
-            let known = self.told_epoch;
-            let text =
-                format!("etcd says epoch {}, and epoch {known} was seen: is it an old copy?", view.epoch);
-            self.set_named(false);
-            self.trouble(Topic::Other, text);
-            return false;
+    /// Tells a view that is new, and refuses one that is older than what was seen.
+    fn tell_view(&mut self, seen: &Seen) -> Result<(), String> {
+        self.set_named(false);
+        let (epoch, known) = (seen.view.as_ref().map_or(0, |view| view.epoch), self.told_epoch);
+        if epoch < known {
+            return Err(format!(
+                "etcd says epoch {epoch}, and epoch {known} was seen: does it hold an old copy?"
+            ));
         }
-        if view.epoch > self.told_epoch {
-            self.told_epoch = view.epoch;
+        let Some(view) = &seen.view else { return Ok(()) };
+        if epoch > known {
+            self.told_epoch = epoch;
             self.events.push(MembershipEvent::View(view.clone()));
         }
         let named = view.member(self.myself.id);
         self.set_named(named.is_some_and(|named| named.boot == self.myself.boot));
-        true
+        Ok(())
     }
 
     fn set_named(&mut self, is_named: bool) {

@@ -11,7 +11,7 @@ fn address(id: u8) -> SocketAddr {
 }
 
 fn live(boot: u32, id: u8, applied: u64) -> Live {
-    Live { boot, peers: address(id), clients: address(id), applied, fingerprint: 0 }
+    Live { boot, peers: address(id), clients: address(id), applied, fingerprint: 0, lease_seconds: 1 }
 }
 
 /// Members by number, life and how many writes they have applied.

@@ -101,6 +101,29 @@ fn another_group_is_refused_with_both_values() {
     }
 }
 
+#[test]
+fn a_view_that_goes_backward_is_told_to_nobody_and_ends_the_lease() {
+    let mut world = World::new(0, None);
+    world.troubled_until = Nanos(0);
+    while world.serving(MemberId(1)).is_none() {
+        world.step();
+    }
+    let process = world.members.get_mut(&MemberId(1)).unwrap();
+    let now = process.clock.local(world.now);
+    process.machine.open = Some((Step::Look, now));
+    let Answer::Looked(mut entries) = world.table.answer(world.now, &Request::Look, Nanos(0)) else {
+        panic!("it looks")
+    };
+    entries.retain(|entry| entry.key != "view");
+    process.machine.on_answer(now, Answer::Looked(entries));
+    let events = process.machine.take_events();
+    let [MembershipEvent::Lease { until }, MembershipEvent::Trouble(reason)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(*until <= now && reason.contains("epoch 0, and epoch 1 was seen"), "{events:?}");
+    assert!(!matches!(process.machine.step, Some(Step::WriteView(_))));
+}
+
 fn change_name(group: &mut Group) {
     group.name = "g2".to_owned();
 }
