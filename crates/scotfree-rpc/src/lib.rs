@@ -8,6 +8,7 @@
 mod client;
 mod dead_letters;
 mod group;
+mod grouped;
 mod listener;
 pub mod metrics;
 mod noop;
@@ -33,6 +34,7 @@ pub use group::{
     GivenUp, GroupClient, GroupCounters, GroupError, GroupEvent, GroupMember, GroupOptions, GroupSubmitError,
     Policy, RequestNumber, GROUP_MEMBERS_MAX,
 };
+pub use grouped::{GroupCommand, GroupMaker, GroupPlan, Say, StatefulService};
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
 pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};

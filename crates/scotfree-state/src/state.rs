@@ -144,3 +144,65 @@ pub trait State {
     /// What must be equal at all members, since answers depend on it (how much the data may take).
     fn fingerprint(&self) -> u64;
 }
+
+impl<S: State + ?Sized> State for Box<S> {
+    fn facts(&mut self, op: &[u8]) -> Facts {
+        (**self).facts(op)
+    }
+
+    fn query(&mut self, op: &[u8], reply: &mut Vec<u8>) -> bool {
+        (**self).query(op, reply)
+    }
+
+    fn apply(&mut self, placed: &Placed<'_>, reply: &mut Vec<u8>) -> Applied {
+        (**self).apply(placed, reply)
+    }
+
+    fn take_place(&mut self, session: SessionId, seq: SeqNum) -> Applied {
+        (**self).take_place(session, seq)
+    }
+
+    fn mark(&self) -> Mark {
+        (**self).mark()
+    }
+
+    fn stable(&self) -> u64 {
+        (**self).stable()
+    }
+
+    fn has_room(&self) -> bool {
+        (**self).has_room()
+    }
+
+    fn results(&self) -> &Results {
+        (**self).results()
+    }
+
+    fn version(&self, key: &[u8]) -> Version {
+        (**self).version(key)
+    }
+
+    fn try_write(&mut self, op: &[u8], reply: &mut Vec<u8>, value: &mut Vec<u8>) -> (bool, bool) {
+        (**self).try_write(op, reply, value)
+    }
+
+    fn value(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
+        (**self).value(key, out)
+    }
+
+    fn install(&mut self, installed: &Installed<'_>) -> Applied {
+        (**self).install(installed)
+    }
+
+    fn write_snapshot(&self, out: &mut Vec<u8>) {
+        (**self).write_snapshot(out);
+    }
+
+    fn read_snapshot(&mut self, bytes: &[u8]) -> Result<Applied, DamagedSnapshot> {
+        (**self).read_snapshot(bytes)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        (**self).fingerprint()
+    }
+}

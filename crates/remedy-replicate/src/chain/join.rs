@@ -115,7 +115,8 @@ impl<S: State> Chain<S> {
 
     fn finish_taking(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let Some(taking) = self.taking.take() else { return };
-        let Some(Ok(Applied { number, .. })) = taking.whole().map(|bytes| self.state.read_snapshot(bytes)) else {
+        let Some(Ok(Applied { number, .. })) = taking.whole().map(|bytes| self.state.read_snapshot(bytes))
+        else {
             self.desk.damaged();
             return self.take_state(now);
         };

@@ -1,0 +1,65 @@
+//! What a member keeps beside its service's storage: which history of the group that holds, and the last view.
+//!
+//! Invariant: the file never says a history that the storage does not hold: it is written before the storage is
+//! replaced, and again when the new one is stored.
+
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Form {
+    lineage: Option<u64>,
+    epoch: u64,
+}
+
+/// The file and what it says.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    path: PathBuf,
+    form: Form,
+}
+
+impl Kept {
+    /// Reads it; nothing at the first start.
+    pub(crate) fn open(path: &Path) -> Result<Kept, String> {
+        let form = match std::fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                format!("{}: it does not say which history of the group the log holds ({error}): move it away, and this member takes the whole state of another", path.display())
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Form::default(),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        Ok(Kept { path: path.to_owned(), form })
+    }
+
+    pub(crate) fn lineage(&self) -> Option<u64> {
+        self.form.lineage
+    }
+
+    /// The last view that this member, in any of its lives, has taken part in.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.form.epoch
+    }
+
+    /// Writes what has changed, durably.
+    pub(crate) fn keep(&mut self, lineage: Option<u64>, epoch: u64) -> Result<(), String> {
+        let form = Form { lineage, epoch: epoch.max(self.form.epoch) };
+        if form == self.form {
+            return Ok(());
+        }
+        self.form = form;
+        self.write().map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let beside = self.path.with_extension("group-new");
+        let mut file = File::create(&beside)?;
+        file.write_all(&serde_json::to_vec(&self.form).expect("two numbers are JSON"))?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}

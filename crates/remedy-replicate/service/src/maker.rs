@@ -1,0 +1,90 @@
+//! How a service becomes a member.
+
+use crate::commands;
+use crate::kept::Kept;
+use crate::peers::Peers;
+use crate::service::{Inner, Parts, ReplicatedService};
+use remedy_replicate::{
+    group_name_hash, Chain, Limits, MemberConfig, MemberId, Planted, ReadsAt, Replica, StableWhen,
+};
+use remedy_replicate_membership::{
+    Endpoint, EtcdMembership, EtcdSettings, Membership, Myself, StaticMembership,
+};
+use scotfree_core::Nanos;
+use scotfree_io::{now_monotonic, now_realtime};
+use scotfree_rpc::{GroupMaker, GroupPlan, Say, Service, StatefulService};
+use scotfree_state::State;
+use scotfree_wire::Direction;
+
+/// Makes services members of a group.
+pub const MAKER: GroupMaker = GroupMaker { protocols: &["chain", "craq"], member, command: commands::run };
+
+fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<Box<dyn Service>, String> {
+    let kept = Kept::open(&plan.kept)?;
+    let peers = Peers::bind(plan.peers)
+        .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
+    let membership = membership(&plan, &inner)?;
+    let config = MemberConfig {
+        group: group_name_hash(&plan.group, &plan.protocol),
+        id: MemberId(plan.id),
+        boot: plan.boot,
+        address: plan.peers,
+        keys: plan.key.controls(Direction::MemberToMember),
+        real_ms_at_zero: now_realtime().since(now_monotonic()).0 / 1_000_000,
+        stable_when: if plan.is_stored_first { StableWhen::Stored } else { StableWhen::InMemory },
+        lineage: kept.lineage(),
+        limits: Limits::default(),
+        planted: Planted::default(),
+    };
+    let machine = machine(&plan.protocol, config, inner)?;
+    let (id, boot, is_stored_first, decline) = (plan.id, plan.boot, plan.is_stored_first, plan.decline);
+    Ok(Box::new(ReplicatedService::new(Parts {
+        machine,
+        membership,
+        peers,
+        kept,
+        id,
+        boot,
+        is_stored_first,
+        decline,
+        say,
+    })))
+}
+
+fn machine(
+    protocol: &str,
+    config: MemberConfig,
+    inner: Inner,
+) -> Result<Box<dyn Replica<State = Inner>>, String> {
+    match protocol {
+        "chain" => Ok(Box::new(Chain::new(config, ReadsAt::Tail, inner))),
+        "craq" => Ok(Box::new(Chain::new(config, ReadsAt::Anyone, inner))),
+        other => Err(format!("there is no protocol {other}: choose one of {}", MAKER.protocols.join(", "))),
+    }
+}
+
+fn membership(plan: &GroupPlan, inner: &Inner) -> Result<Box<dyn Membership>, String> {
+    let myself = Myself {
+        group: plan.group.clone(),
+        id: MemberId(plan.id),
+        boot: plan.boot,
+        peers: plan.peers,
+        clients: plan.clients,
+        fingerprint: inner.fingerprint(),
+    };
+    match plan.membership.split_once(':') {
+        Some(("static", file)) => Ok(Box::new(StaticMembership::open(file, &myself)?)),
+        Some(("etcd", _)) => {
+            let settings = EtcdSettings {
+                endpoint: Endpoint::parse(&plan.membership)?,
+                protocol: plan.protocol.clone(),
+                drift_ppm_max: plan.drift_ppm_max,
+                applied: inner.mark().0,
+                progress_every: Nanos::from_secs(5),
+            };
+            let started = EtcdMembership::start(settings, myself);
+            Ok(Box::new(started.map_err(|error| format!("a thread that speaks to etcd: {error}"))?))
+        }
+        _ => Err(format!("{}: a membership is static:FILE or etcd:http://HOST:PORT/PREFIX", plan.membership)),
+    }
+}
