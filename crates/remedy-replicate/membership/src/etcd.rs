@@ -1,6 +1,7 @@
 //! A membership that etcd keeps: one thread asks it, the machine decides.
 //!
-//! Invariant: what has not been polled is bounded: the newest view, the newest lease, and the last texts.
+//! Invariant: what waits is bounded, in both directions: of views, leases, progress and joiners only the newest
+//! counts, and of texts the last ones.
 
 pub(crate) mod commands;
 mod decide;
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,7 +49,8 @@ pub struct EtcdSettings {
 /// A membership at etcd. Dropping it ends the thread and leaves the lease to run out, as a crash does.
 pub struct EtcdMembership {
     shared: Arc<Shared>,
-    commands: Option<Sender<Command>>,
+    /// Wakes the thread; dropping it ends the thread.
+    bell: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,6 +59,14 @@ struct Shared {
     news: Mutex<News>,
     waker: Waker,
     applied: AtomicU64,
+    wishes: Mutex<Wishes>,
+}
+
+/// What the owner wants to have done.
+#[derive(Default)]
+struct Wishes {
+    promoted: Option<(MemberId, u64)>,
+    leaves: bool,
 }
 
 #[derive(Default)]
@@ -66,11 +76,6 @@ struct News {
     texts: VecDeque<MembershipEvent>,
 }
 
-enum Command {
-    Promote(MemberId, u64),
-    Leave,
-}
-
 impl EtcdMembership {
     /// Starts the thread; what becomes of it is told as events.
     pub fn start(settings: EtcdSettings, myself: Myself) -> io::Result<EtcdMembership> {
@@ -78,21 +83,30 @@ impl EtcdMembership {
             news: Mutex::default(),
             waker: Waker::new()?,
             applied: AtomicU64::new(settings.applied),
+            wishes: Mutex::default(),
         });
-        let (commands, receiver) = mpsc::channel();
+        // One ring that was not heard yet is as good as many.
+        let (bell, heard) = mpsc::sync_channel(1);
         let machine = Machine::new(myself, &settings, now_monotonic());
         let gateway = Gateway::new(settings.endpoint);
-        let keeper = Keeper { machine, gateway, shared: Arc::clone(&shared), commands: receiver };
+        let keeper = Keeper { machine, gateway, shared: Arc::clone(&shared), bell: heard };
         let thread = std::thread::Builder::new().name("membership".to_owned()).spawn(|| keeper.run())?;
-        Ok(EtcdMembership { shared, commands: Some(commands), thread: Some(thread) })
+        Ok(EtcdMembership { shared, bell: Some(bell), thread: Some(thread) })
     }
 
-    /// Gives the lease back, so that the others go on at once instead of waiting for its end. Whoever calls this
-    /// answers no reads any more.
-    pub fn leave(self) {
-        if let Some(commands) = &self.commands {
-            // A thread that has ended has no lease to give back.
-            let _ = commands.send(Command::Leave);
+    /// Ends the thread, which may be waiting for one more answer.
+    fn end(&mut self) {
+        self.bell = None;
+        if let Some(thread) = self.thread.take() {
+            // One that has panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            // It rings already, or the thread has ended.
+            let _ = bell.try_send(());
         }
     }
 }
@@ -110,9 +124,9 @@ impl Membership for EtcdMembership {
     }
 
     fn promote(&mut self, member: MemberId, epoch: u64) {
-        if let Some(commands) = &self.commands {
-            // The thread ends only with its owner.
-            let _ = commands.send(Command::Promote(member, epoch));
+        let before = self.shared.wishes().promoted.replace((member, epoch));
+        if before != Some((member, epoch)) {
+            self.ring();
         }
     }
 
@@ -120,19 +134,25 @@ impl Membership for EtcdMembership {
         // Relaxed: a number that is shown, and guards no other memory.
         self.shared.applied.store(applied, Ordering::Relaxed);
     }
+
+    fn leave(&mut self) {
+        self.shared.wishes().leaves = true;
+        self.end();
+        *self.shared.news() = News::default();
+    }
 }
 
 impl Drop for EtcdMembership {
     fn drop(&mut self) {
-        self.commands = None;
-        if let Some(thread) = self.thread.take() {
-            // One that has panicked has said so already.
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
 impl Shared {
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whoever panicked holding it left whole events behind.
     fn news(&self) -> MutexGuard<'_, News> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
@@ -171,14 +191,14 @@ struct Keeper {
     machine: Machine,
     gateway: Gateway,
     shared: Arc<Shared>,
-    commands: Receiver<Command>,
+    bell: Receiver<()>,
 }
 
 impl Keeper {
     /// Asks and waits in turn until the owner is gone.
     fn run(mut self) {
-        while self.take_command() {
-            self.machine.tell_progress(self.shared.applied.load(Ordering::Relaxed));
+        while self.wait() {
+            self.take_wishes();
             if let Some(request) = self.machine.next(now_monotonic()) {
                 match self.gateway.ask(&request, self.machine.time_limit()) {
                     Ok(answer) => self.machine.on_answer(now_monotonic(), answer),
@@ -187,31 +207,30 @@ impl Keeper {
             }
             self.shared.tell(self.machine.take_events());
         }
+        if self.shared.wishes().leaves {
+            self.leave();
+        }
     }
 
-    /// Waits for a command or the machine's time; false when nobody is left to command.
-    fn take_command(&mut self) -> bool {
+    fn take_wishes(&mut self) {
+        self.machine.tell_progress(self.shared.applied.load(Ordering::Relaxed));
+        if let Some((member, epoch)) = self.shared.wishes().promoted {
+            self.machine.promote(member, epoch);
+        }
+    }
+
+    /// Waits for the bell or the machine's time; false when the owner is gone.
+    fn wait(&self) -> bool {
         let now = now_monotonic();
-        let received = match self.machine.next_timer() {
-            Some(due) if due <= now => self.commands.try_recv().map_err(|error| match error {
+        let heard = match self.machine.next_timer() {
+            Some(due) if due <= now => self.bell.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),
-            Some(due) => self.commands.recv_timeout(Duration::from_nanos(due.since(now).0)),
-            None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => self.bell.recv_timeout(Duration::from_nanos(due.since(now).0)),
+            None => self.bell.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match received {
-            Ok(Command::Promote(member, epoch)) => {
-                self.machine.promote(member, epoch);
-                true
-            }
-            Ok(Command::Leave) => {
-                self.leave();
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
-        }
+        heard != Err(RecvTimeoutError::Disconnected)
     }
 
     /// Asks each server once: if none answers, the lease runs out as after a crash.

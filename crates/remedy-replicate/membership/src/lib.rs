@@ -52,6 +52,10 @@ pub trait Membership: Send {
 
     /// How many writes this member has applied: shown in the status, and who is ahead when all were down.
     fn tell_progress(&mut self, applied: u64);
+
+    /// Whoever calls this answers no reads any more, and will not: the others go on at once instead of waiting for
+    /// the lease's end. Nothing is told after it.
+    fn leave(&mut self);
 }
 
 /// This member, as it is configured.

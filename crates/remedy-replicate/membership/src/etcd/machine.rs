@@ -150,10 +150,12 @@ impl Machine {
         std::mem::take(&mut self.events)
     }
 
-    /// A joiner has the whole state.
+    /// A joiner has the whole state. It may be said many times.
     pub(crate) fn promote(&mut self, member: MemberId, epoch: u64) {
-        self.promoted = Some((member, epoch));
-        self.look_due = Nanos(0);
+        if epoch >= self.told_epoch && self.promoted != Some((member, epoch)) {
+            self.promoted = Some((member, epoch));
+            self.look_due = Nanos(0);
+        }
     }
 
     /// How many writes this member has applied.

@@ -55,7 +55,7 @@ impl Watched {
         self.membership.promote(member, epoch);
     }
 
-    pub fn leave(self) {
+    pub fn leave(mut self) {
         self.membership.leave();
     }
 

@@ -102,6 +102,17 @@ fn another_group_is_refused_with_both_values() {
 }
 
 #[test]
+fn a_promotion_that_is_said_often_asks_once() {
+    let mut machine = machine(MemberId(1), 1, Nanos(0));
+    machine.told_epoch = 5;
+    for (member, epoch, asks) in [(2, 5, true), (2, 5, false), (2, 4, false), (3, 5, true), (3, 6, true)] {
+        machine.look_due = Nanos::MAX;
+        machine.promote(MemberId(member), epoch);
+        assert_eq!(machine.look_due == Nanos(0), asks, "{member} in {epoch}");
+    }
+}
+
+#[test]
 fn a_view_that_goes_backward_is_told_to_nobody_and_ends_the_lease() {
     let mut world = World::new(0, None);
     world.troubled_until = Nanos(0);
