@@ -41,6 +41,8 @@ pub struct EtcdSettings {
     pub drift_ppm_max: u32,
     /// How many writes this member's state has seen as it starts.
     pub applied: u64,
+    /// In which epoch the history began of which that state is ([`remedy_replicate::View::founded`]), if any.
+    pub founded: Option<u64>,
     /// How often at most a progress is told after that. Each time leaves a revision behind at etcd, until etcd is
     /// told to compact.
     pub progress_every: Nanos,

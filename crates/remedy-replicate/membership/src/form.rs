@@ -135,6 +135,9 @@ pub struct Live {
     pub fingerprint: u64,
     /// How long its lease is, as etcd granted it.
     pub lease_seconds: u64,
+    /// In which epoch the history began of which its state was when it started, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub founded: Option<u64>,
 }
 
 impl Live {

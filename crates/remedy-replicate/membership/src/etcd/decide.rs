@@ -122,7 +122,9 @@ impl Decider {
         let standing = |id| if most == 0 || ahead == Some(id) { Standing::Full } else { Standing::Joining };
         let mut members: Vec<Member> = lives().map(|(id, live)| live.member(id, standing(id))).collect();
         members.sort_by_key(|member| member.standing == Standing::Joining);
-        write(1, 1, members)
+        // What they hold may be of a group that etcd has forgotten: this one is another.
+        let founded = lives().filter_map(|(_, live)| live.founded).max().map_or(1, |latest| latest + 1);
+        write(founded, founded, members)
     }
 
     /// No member that had the state is left in that life. Each of them kept all that was ever answered, in its

@@ -30,6 +30,7 @@ pub(crate) struct Machine {
     drift_ppm_max: u64,
     progress_every: Nanos,
     applied: u64,
+    founded: Option<u64>,
     promoted: Option<(MemberId, u64)>,
 
     held: Option<Held>,
@@ -123,6 +124,7 @@ impl Machine {
             drift_ppm_max: settings.drift_ppm_max.into(),
             progress_every: settings.progress_every,
             applied: settings.applied,
+            founded: settings.founded,
             promoted: None,
             held: None,
             lease_wish: WAIT,
@@ -240,6 +242,7 @@ impl Machine {
             applied: self.applied,
             fingerprint: self.myself.fingerprint,
             lease_seconds: self.held.map_or(0, |held| held.ttl.0 / 1_000_000_000),
+            founded: self.founded,
         };
         let guards = vec![Guard::Made { key: key.clone(), revision }];
         Swap { guards, key, value: json(&live), lease: Some(self.lease_id()) }

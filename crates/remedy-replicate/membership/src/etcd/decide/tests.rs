@@ -11,7 +11,15 @@ fn address(id: u8) -> SocketAddr {
 }
 
 fn live(boot: u32, id: u8, applied: u64) -> Live {
-    Live { boot, peers: address(id), clients: address(id), applied, fingerprint: 0, lease_seconds: 1 }
+    Live {
+        boot,
+        peers: address(id),
+        clients: address(id),
+        applied,
+        fingerprint: 0,
+        lease_seconds: 1,
+        founded: None,
+    }
 }
 
 /// Members by number, life and how many writes they have applied.
@@ -145,6 +153,9 @@ fn only_a_group_that_begins_anew_is_founded_anew() {
     assert_eq!(founded(decider(1).decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)]))), (6, 3));
     assert_eq!(founded(decider(1).decide(&seen(&all, &[(1, 2, 1), (2, 2, 0), (3, 2, 0)]))), (6, 6));
     assert_eq!(founded(decider(1).decide(&lives(&[(1, 1, 0), (2, 1, 0), (3, 1, 0)]))), (1, 1));
+    let mut with_histories = lives(&[(1, 1, 4), (2, 1, 5), (3, 1, 5)]);
+    with_histories.lives.get_mut(&MemberId(3)).unwrap().live.founded = Some(8);
+    assert_eq!(founded(decider(2).decide(&with_histories)), (9, 9), "etcd has lost what the members have");
 }
 
 #[test]

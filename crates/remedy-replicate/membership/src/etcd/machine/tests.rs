@@ -168,6 +168,7 @@ fn machine(id: MemberId, boot: u32, now: Nanos) -> Machine {
         protocol: "hermes".to_owned(),
         drift_ppm_max: DRIFT_PPM as u32,
         applied: 0,
+        founded: None,
         progress_every: Nanos::from_secs(1),
     };
     Machine::new(myself, &settings, now)
