@@ -192,6 +192,50 @@ fn damaged(what: &str) -> JournalError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::IndexKind;
+    use crate::service::{command, KvOptions};
+    use scotfree_wire::Identity;
+
+    /// The mark that is found behind these ops, if they can follow each other.
+    fn recover(ops: &[Op<'_>]) -> Option<Mark> {
+        let record = |op: &Op<'_>| {
+            let mut record = Vec::new();
+            op.write(&mut record);
+            record
+        };
+        let recovered = Recovered { ops: ops.iter().map(record).collect(), ..Recovered::default() };
+        let mut kept = Kept::new(Store::new(IndexKind::Hash, 1 << 20), ResultsLimits::default());
+        let options = KvOptions::for_log(1 << 20, 0, "dead".into());
+        kept.recover(&recovered, &mut Executor::new(&options)).ok().map(|()| kept.mark)
+    }
+
+    #[test]
+    fn marks_that_do_not_follow_each_other_are_damage() {
+        let incr = command(&[b"INCR", b"n"]);
+        let identity = Identity { client: [1; 16], number: 1 };
+        let applied = |mark| Op::Applied {
+            place: Place { mark: Mark(mark), identity, at_ms: 0, session: None },
+            payload: &incr,
+        };
+        assert_eq!(recover(&[applied(1), applied(2)]), Some(Mark(2)));
+        assert_eq!(recover(&[applied(1), applied(3)]), None);
+        assert_eq!(recover(&[applied(1), applied(1)]), None);
+    }
+
+    #[test]
+    fn a_load_that_a_crash_cut_off_is_none_and_nothing_continues_it() {
+        let mut stream = Vec::new();
+        let mut other = Kept::new(Store::new(IndexKind::Hash, 1 << 20), ResultsLimits::default());
+        other.mark = Mark(9);
+        snapshot::write_for_members(&other, &mut stream);
+        let (begin, end) = stream.split_at(5);
+        let first = Op::Loaded(Part { is_first: true, is_last: false, bytes: begin });
+        let last = Op::Loaded(Part { is_first: false, is_last: true, bytes: end });
+        assert_eq!(recover(&[first, last]), Some(Mark(9)));
+        assert_eq!(recover(&[first, Op::Limit(100)]), Some(Mark(0)));
+        assert_eq!(recover(&[first, first, last]), Some(Mark(9)));
+        assert_eq!(recover(&[first, Op::Limit(100), last]), None);
+    }
 
     fn part(name: &str, is_first: bool, is_last: bool) -> Part<'_> {
         Part { is_first, is_last, bytes: name.as_bytes() }

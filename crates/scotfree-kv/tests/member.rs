@@ -14,6 +14,7 @@ use scotfree_state::{Applied, Facts, Installed, Known, Mark, Placed, State, Touc
 use scotfree_wire::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 #[test]
 fn members_that_apply_the_same_writes_are_alike_and_answer_as_a_service_alone() {
@@ -170,6 +171,29 @@ fn a_snapshot_of_one_member_is_the_state_of_another_also_after_a_restart() {
     let last = LINES.len() as u64;
     assert_eq!(other.service.results().look(&identity(last), 0), Known::Answered(&replies[LINES.len() - 1]));
     assert_eq!(other.service.version(&key("gone")), Version { counter: 7, member: 2 });
+}
+
+#[test]
+fn a_snapshot_is_stable_when_all_of_it_is_in_the_log() {
+    let mut one = new(&options(1 << 20));
+    write(&mut one, 1, None, &format!("SET long {}", "x".repeat(3_000)));
+    let stream = snapshot(&one);
+    let mut small = options(1 << 20);
+    small.limits.chunk_bytes_max = 100;
+    small.data_bytes_max += 1;
+    let storage = MemoryStorage::of(Vec::new());
+    let mut other = Driver::new(open(&storage, &small).unwrap().0);
+    other.settle();
+    let number = other.service.read_snapshot(&stream).unwrap().number;
+    let deadline = Instant::now() + common::PATIENCE;
+    while other.service.stable() < number {
+        other.poll();
+        assert!(Instant::now() < deadline, "the snapshot does not become stable");
+    }
+    let (service, _) = open(&MemoryStorage::of(storage.image()), &small).unwrap();
+    assert_eq!(service.mark(), Mark(1));
+    assert_eq!(common::content(service.store()), common::content(one.service.store()));
+    assert_eq!(other.service.store().data_bytes_max(), small.data_bytes_max, "its own");
 }
 
 #[test]
