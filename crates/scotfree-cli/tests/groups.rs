@@ -13,6 +13,7 @@ use scotfree_wire::ClusterKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,7 +58,9 @@ impl Group {
     fn new(name: &str, protocol: &'static str, membership: impl FnOnce(&Path) -> String) -> Group {
         let folder = Scratch::new(name).expect("temporary files can be written");
         let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
-        fs::write(folder.path().join("key"), digits).expect("the folder is ours");
+        let key = folder.path().join("key");
+        fs::write(&key, digits).expect("the folder is ours");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("the file is ours");
         let free = free_addresses(8);
         let addresses = free.chunks(2).map(|pair| (pair[0], pair[1])).collect();
         let membership = membership(folder.path());
