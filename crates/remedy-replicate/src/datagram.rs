@@ -119,7 +119,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The messages of a datagram: tag and body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Messages<'a>(&'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {

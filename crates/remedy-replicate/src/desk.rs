@@ -142,7 +142,9 @@ impl Desk {
     pub(crate) fn flush(&mut self, effects: &mut Effects<ReplicaOwn>) {
         let waiting: Vec<MemberId> =
             self.writing.iter().filter(|(_, datagram)| !datagram.is_empty()).map(|(to, _)| *to).collect();
-        waiting.into_iter().for_each(|to| self.send(to, effects));
+        for to in waiting {
+            self.send(to, effects);
+        }
     }
 
     fn send(&mut self, to: MemberId, effects: &mut Effects<ReplicaOwn>) {
@@ -201,5 +203,52 @@ impl Retry {
 
     pub(crate) fn at(self) -> Option<Nanos> {
         self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::{Limits, StableWhen};
+    use scotfree_core::Effect;
+    use scotfree_wire::{ClusterKey, Direction};
+    use std::net::SocketAddr;
+
+    #[test]
+    fn no_datagram_is_longer_than_one_may_be() {
+        let address = |id| SocketAddr::from(([10, 0, 0, id], 1));
+        let member = |id| Member {
+            id: MemberId(id),
+            boot: 1,
+            peers: address(id),
+            clients: address(id),
+            standing: Standing::Full,
+        };
+        let mut desk = Desk::new(MemberConfig {
+            group: 1,
+            id: MemberId(1),
+            boot: 1,
+            address: address(1),
+            keys: ClusterKey::from_bytes([1; 32]).controls(Direction::MemberToMember),
+            real_ms_at_zero: 0,
+            stable_when: StableWhen::InMemory,
+            lineage: None,
+            limits: Limits::default(),
+            planted: Default::default(),
+        });
+        assert!(desk.take_view(&View { epoch: 1, founded: 1, members: vec![member(1), member(2)] }));
+        let mut effects = Effects::new();
+        for _ in 0..7 {
+            desk.tell(MemberId(2), 1, 20_000, &mut effects, |out| out.extend_from_slice(&[0; 20_000]));
+        }
+        desk.flush(&mut effects);
+        let sizes: Vec<usize> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).len()),
+                _ => None,
+            })
+            .collect();
+        assert!(sizes.len() == 3 && sizes.iter().all(|size| *size <= DATAGRAM_BYTES_MAX), "{sizes:?}");
     }
 }

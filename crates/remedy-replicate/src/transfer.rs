@@ -96,10 +96,14 @@ impl Giving {
     }
 }
 
+fn write_numbers(numbers: [u64; 3], out: &mut Vec<u8>) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
 pub(crate) fn write_want(want: Want, out: &mut Vec<u8>) {
-    [want.mark, want.offset, want.count]
-        .iter()
-        .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    write_numbers([want.mark, want.offset, want.count], out);
 }
 
 pub(crate) fn read_want(mut reader: Reader<'_>) -> Result<Want, Refusal> {
@@ -108,9 +112,7 @@ pub(crate) fn read_want(mut reader: Reader<'_>) -> Result<Want, Refusal> {
 }
 
 pub(crate) fn write_piece(piece: &Piece<'_>, out: &mut Vec<u8>) {
-    [piece.mark, piece.total, piece.offset]
-        .iter()
-        .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    write_numbers([piece.mark, piece.total, piece.offset], out);
     blob(piece.bytes, out);
 }
 
@@ -153,9 +155,13 @@ mod tests {
         let want = taking.want();
         taking.take(&first.pieces(want).next().expect("there is one"));
         let want = taking.want();
-        second.pieces(want).for_each(|piece| drop(taking.take(&piece)));
+        for piece in second.pieces(want) {
+            taking.take(&piece);
+        }
         let want = taking.want();
-        second.pieces(want).for_each(|piece| drop(taking.take(&piece)));
+        for piece in second.pieces(want) {
+            taking.take(&piece);
+        }
         assert_eq!(taking.whole(), Some(&second.bytes[..]));
     }
 }

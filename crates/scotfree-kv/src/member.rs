@@ -124,7 +124,7 @@ impl<D: PersistenceDomain> State for KvService<D> {
     }
 
     fn fingerprint(&self) -> u64 {
-        let ResultsLimits { clients_max, per_client_max, bytes_per_client_max, silent_ms_min } =
+        let ResultsLimits { clients_max, per_client_max, bytes_per_client_max, bytes_max, silent_ms_min } =
             self.kept.results_limits;
         let sizes = [
             self.kept.store.data_bytes_max(),
@@ -132,6 +132,7 @@ impl<D: PersistenceDomain> State for KvService<D> {
             clients_max,
             per_client_max,
             bytes_per_client_max,
+            bytes_max,
         ];
         let numbers = sizes.into_iter().map(|size| size as u64).chain([silent_ms_min, COMMANDS_VERSION]);
         numbers.fold(Fnv1a::EMPTY, |hash, number| hash.and(&number.to_le_bytes())).value()

@@ -74,15 +74,17 @@ impl KvOptions {
     }
 }
 
-/// Bounds within which all results fit into so many bytes: of fewer clients rather than fewer of each, since a client
-/// may try again whatever it has under way.
+/// Bounds within which all results fit into so many bytes.
 fn results_within(bytes_max: u64) -> ResultsLimits {
-    let (per_client_max, bytes_per_client_max) = (512, 16 << 10);
-    // A client's name and moments, and the number and length of each of its answers.
-    let client_bytes = (36 + per_client_max * 12 + bytes_per_client_max) as u64;
-    let clients_max = (bytes_max / client_bytes).clamp(1, 4_096) as usize;
-    ResultsLimits { clients_max, per_client_max, bytes_per_client_max, ..ResultsLimits::default() }
+    let bytes_max = bytes_max as usize;
+    // At least half is for answers, whoever makes them.
+    let clients_max = (bytes_max / 2 / RESULTS_CLIENT_BYTES).clamp(1, 16_384);
+    let bytes_per_client_max = (bytes_max / 8).min(64 << 10);
+    ResultsLimits { clients_max, bytes_per_client_max, bytes_max, ..ResultsLimits::default() }
 }
+
+/// What a client takes beside its answers.
+const RESULTS_CLIENT_BYTES: usize = 36;
 
 /// What a service found in its log.
 #[derive(Debug, Clone, PartialEq, Eq)]

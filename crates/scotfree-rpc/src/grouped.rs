@@ -72,13 +72,16 @@ pub enum GroupCommand {
     },
 }
 
+/// Makes a service a member.
+pub type MakeMember = fn(GroupPlan, Box<dyn StatefulService>, Say) -> Result<Box<dyn Service>, String>;
+
 /// Makes services members of a group.
 #[derive(Clone, Copy)]
 pub struct GroupMaker {
     /// The protocols that there are.
     pub protocols: &'static [&'static str],
     /// Makes a service a member.
-    pub member: fn(GroupPlan, Box<dyn StatefulService>, Say) -> Result<Box<dyn Service>, String>,
+    pub member: MakeMember,
     /// Does what an operator asks, of the group whose membership is named so; what to print.
     pub command: fn(membership: &str, &GroupCommand) -> Result<String, String>,
 }

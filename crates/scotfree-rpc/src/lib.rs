@@ -34,7 +34,7 @@ pub use group::{
     GivenUp, GroupClient, GroupCounters, GroupError, GroupEvent, GroupMember, GroupOptions, GroupSubmitError,
     Policy, RequestNumber, GROUP_MEMBERS_MAX,
 };
-pub use grouped::{GroupCommand, GroupMaker, GroupPlan, Say, StatefulService};
+pub use grouped::{GroupCommand, GroupMaker, GroupPlan, MakeMember, Say, StatefulService};
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
 pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};

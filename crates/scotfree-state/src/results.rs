@@ -6,7 +6,7 @@
 //! longer than any client tries again.
 
 use scotfree_wire::Identity;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The bounds of a table of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub struct ResultsLimits {
     pub per_client_max: usize,
     /// How many bytes of answers of each.
     pub bytes_per_client_max: usize,
+    /// How many bytes all of them may take in a snapshot; beyond, answers of those who have been silent for longest
+    /// are forgotten.
+    pub bytes_max: usize,
     /// A client that has written nothing for so long may be forgotten, in milliseconds.
     pub silent_ms_min: u64,
 }
@@ -27,7 +30,8 @@ impl Default for ResultsLimits {
             clients_max: 4_096,
             per_client_max: 4_096,
             bytes_per_client_max: 1 << 20,
-            silent_ms_min: 3_600_000,
+            bytes_max: 64 << 20,
+            silent_ms_min: 600_000,
         }
     }
 }
@@ -50,6 +54,8 @@ pub enum Known<'a> {
 pub struct Results {
     limits: ResultsLimits,
     clients: BTreeMap<[u8; 16], Client>,
+    /// What all of them take in a snapshot.
+    bytes: usize,
 }
 
 /// What is remembered of a client.
@@ -57,8 +63,6 @@ pub struct Results {
 struct Client {
     /// Results by the lower 40 bits of their numbers: the upper ones name where a request was sent first.
     answers: BTreeMap<u64, Box<[u8]>>,
-    /// In the order in which they came.
-    order: VecDeque<u64>,
     bytes: usize,
     /// Every number up to this one is forgotten.
     forgotten: u64,
@@ -78,10 +82,27 @@ fn count_of(identity: &Identity) -> u64 {
     identity.number & ((1 << COUNT_BITS) - 1)
 }
 
+/// What a client and an answer take in a snapshot beside the answer.
+const CLIENT_BYTES: usize = 16 + 8 + 8 + 4;
+const ANSWER_BYTES: usize = 8 + 4;
+
+impl Client {
+    /// What its answers take in a snapshot.
+    fn all_bytes(&self) -> usize {
+        self.bytes + self.answers.len() * ANSWER_BYTES
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((oldest, answer)) = self.answers.pop_first() else { return };
+        self.bytes -= answer.len();
+        self.forgotten = self.forgotten.max(oldest);
+    }
+}
+
 impl Results {
     /// An empty table.
     pub fn new(limits: ResultsLimits) -> Results {
-        Results { limits, clients: BTreeMap::new() }
+        Results { limits, clients: BTreeMap::new(), bytes: 0 }
     }
 
     /// What is known of a write.
@@ -102,20 +123,45 @@ impl Results {
             self.forget_silent(at_ms);
         }
         let limits = self.limits;
-        let client = self.clients.entry(identity.client).or_default();
+        let bytes = &mut self.bytes;
+        let client = self.clients.entry(identity.client).or_insert_with(|| {
+            *bytes += CLIENT_BYTES;
+            Client::default()
+        });
         let count = count_of(identity);
         client.last_ms = client.last_ms.max(at_ms);
         if count <= client.forgotten || client.answers.contains_key(&count) {
             return;
         }
+        let before = client.all_bytes();
         client.bytes += answer.len();
         client.answers.insert(count, answer.into());
-        client.order.push_back(count);
-        while client.order.len() > limits.per_client_max || client.bytes > limits.bytes_per_client_max {
-            let Some((oldest, answer)) = client.answers.pop_first() else { break };
-            client.bytes -= answer.len();
-            client.forgotten = client.forgotten.max(oldest);
-            client.order.retain(|count| *count != oldest);
+        while client.answers.len() > limits.per_client_max || client.bytes > limits.bytes_per_client_max {
+            client.forget_oldest();
+        }
+        self.bytes = self.bytes + client.all_bytes() - before;
+        if self.bytes > limits.bytes_max {
+            self.make_room(&identity.client);
+        }
+    }
+
+    /// Forgets the answers of those who have been silent for longest; those of whoever wrote just now last.
+    fn make_room(&mut self, last: &[u8; 16]) {
+        let mut by_silence: Vec<(u64, [u8; 16])> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| !client.answers.is_empty())
+            .map(|(name, client)| (client.last_ms, *name))
+            .collect();
+        by_silence.sort_unstable();
+        by_silence.sort_by_key(|(_, name)| name == last);
+        for (_, name) in by_silence {
+            let Some(client) = self.clients.get_mut(&name) else { continue };
+            while self.bytes > self.limits.bytes_max / 8 * 7 && !client.answers.is_empty() {
+                let before = client.all_bytes();
+                client.forget_oldest();
+                self.bytes -= before - client.all_bytes();
+            }
         }
     }
 
@@ -137,7 +183,8 @@ impl Results {
         let longest = self.clients.iter().min_by_key(|(_, client)| client.last_ms);
         if let Some((name, _)) = longest.filter(|(_, client)| self.is_silent(client, now_ms)) {
             let name = *name;
-            self.clients.remove(&name);
+            let client = self.clients.remove(&name).expect("it was there just now");
+            self.bytes -= CLIENT_BYTES + client.all_bytes();
         }
     }
 
@@ -165,6 +212,7 @@ impl Results {
         for _ in 0..count {
             let (name, after) = rest.split_first_chunk::<16>()?;
             let (client, after) = read_client(after)?;
+            results.bytes += CLIENT_BYTES + client.all_bytes();
             results.clients.insert(*name, client);
             rest = after;
         }
@@ -183,7 +231,6 @@ fn read_client(bytes: &[u8]) -> Option<(Client, &[u8])> {
         let (answer, after) = after.split_at_checked(length as usize)?;
         client.bytes += answer.len();
         client.answers.insert(number_of, answer.into());
-        client.order.push_back(number_of);
         rest = after;
     }
     Some((client, rest))
@@ -202,7 +249,13 @@ mod tests {
     use super::*;
 
     fn limits() -> ResultsLimits {
-        ResultsLimits { clients_max: 2, per_client_max: 3, bytes_per_client_max: 100, silent_ms_min: 1_000 }
+        ResultsLimits {
+            clients_max: 2,
+            per_client_max: 3,
+            bytes_per_client_max: 100,
+            bytes_max: 1_000,
+            silent_ms_min: 1_000,
+        }
     }
 
     fn id(client: u8, number: u64) -> Identity {
@@ -243,6 +296,21 @@ mod tests {
         results.note(&id(3, 1), 1_000, b"z");
         assert_eq!(results.client_count(), 2);
         assert_eq!(results.look(&id(2, 1), 1_000), Known::Answered(b"y"));
+    }
+
+    #[test]
+    fn what_all_take_is_bounded_and_the_silent_are_forgotten_first() {
+        let mut results = Results::new(ResultsLimits { bytes_max: 200, clients_max: 3, ..limits() });
+        results.note(&id(1, 1), 1, &[1; 50]);
+        results.note(&id(2, 1), 2, &[2; 50]);
+        results.note(&id(3, 1), 3, &[3; 50]);
+        assert_eq!(results.look(&id(1, 1), 3), Known::Forgotten);
+        assert_eq!(results.look(&id(1, 2), 3), Known::New, "the client is known still");
+        assert_eq!(results.look(&id(3, 1), 3), Known::Answered(&[3; 50]));
+        let mut bytes = Vec::new();
+        results.write(&mut bytes);
+        assert_eq!(bytes.len(), 4 + results.bytes);
+        assert!(results.bytes <= 200);
     }
 
     #[test]

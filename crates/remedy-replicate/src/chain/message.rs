@@ -53,7 +53,9 @@ pub(crate) struct Submitted<'a> {
 }
 
 pub(crate) fn write_numbers(numbers: &[u64], out: &mut Vec<u8>) {
-    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
 }
 
 pub(crate) fn write_forward_head(head: &ForwardHead, count: u32, out: &mut Vec<u8>) {

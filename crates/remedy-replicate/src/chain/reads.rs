@@ -63,7 +63,7 @@ impl<S: State> Chain<S> {
             return self.desk.decline(ticket, Decline::Busy, effects);
         }
         self.desk.counters.reads_asked += 1;
-        let by_tail = !(is_full && anyone) && !self.is_tail();
+        let by_tail = !(self.is_tail() || is_full && anyone);
         let number = self.reads.next;
         self.reads.next += 1;
         // The tail itself waits for what it has received to be committed.

@@ -93,6 +93,8 @@ pub struct Scenario {
     pub lease: Nanos,
     /// How long a client waits before it goes to another member.
     pub patience: Nanos,
+    /// How many bytes may be under way from a member to the next.
+    pub window_bytes_max: usize,
     /// How long storage takes at most.
     pub storing_max: Nanos,
     /// What goes wrong.
@@ -140,6 +142,7 @@ impl Scenario {
             drift_ppm_max: 500,
             lease: Nanos::from_millis(rng.pick(&[20, 50])),
             patience: Nanos::from_millis(rng.pick(&[2, 10, 30])),
+            window_bytes_max: 1 << 20,
             storing_max: Nanos::from_micros(rng.pick(&[10, 500, 5_000])),
             mishaps: Vec::new(),
             calm_at: CALM_AT,

@@ -400,7 +400,12 @@ impl World {
             real_ms_at_zero: 0,
             stable_when: self.scenario.stable_when,
             lineage: node.lineage,
-            limits: Limits { kept_bytes_max: 200, retry_max: Nanos::from_millis(20), ..Limits::default() },
+            limits: Limits {
+                kept_bytes_max: 200,
+                window_bytes_max: self.scenario.window_bytes_max,
+                retry_max: Nanos::from_millis(20),
+                ..Limits::default()
+            },
             planted: self.scenario.planted,
         };
         let state = SimState::open(node.stored.clone());

@@ -34,6 +34,11 @@ fn craq_keeps_every_promise() {
 }
 
 #[test]
+fn a_window_of_a_few_writes_only_slows() {
+    total(&|seed| Scenario { window_bytes_max: 40, ..Scenario::craq(seed) });
+}
+
+#[test]
 fn storms_break_nothing() {
     for protocol in [Protocol::Chain, Protocol::Craq] {
         total(&|seed| Scenario::storm(seed, protocol));

@@ -79,6 +79,7 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
             clients_max: 4,
             per_client_max: 8,
             bytes_per_client_max: 200,
+            bytes_max: 4_000,
             silent_ms_min: 1_000,
         },
         limits: JournalLimits {

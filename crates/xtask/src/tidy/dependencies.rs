@@ -58,16 +58,17 @@ const FIXTURE: &str = "remedy-toy";
 /// `remedy-NAME-PART`.
 struct Part {
     name: &'static str,
-    /// What it is made of beside machines and its own.
+    /// What it is made of beside machines, its own, and parts of its own that are below it.
     uses: &'static [&'static str],
+    rank: u8,
 }
 
-const PARTS: [Part; 3] = [
-    Part { name: "kernel", uses: &["scotfree-xdp"] },
-    Part { name: "world", uses: &["scotfree-sim", "scotfree-check"] },
-    Part { name: "membership", uses: &["scotfree-io"] },
+const PARTS: [Part; 4] = [
+    Part { name: "kernel", uses: &["scotfree-xdp"], rank: 6 },
+    Part { name: "world", uses: &["scotfree-sim", "scotfree-check"], rank: 6 },
+    Part { name: "membership", uses: &["scotfree-io"], rank: 6 },
+    Part { name: "service", uses: &["scotfree-io", "scotfree-rpc"], rank: 7 },
 ];
-const PART_RANK: u8 = 6;
 
 pub(super) fn check(files: &Files) -> Vec<Complaint> {
     let manifests = files.iter().filter_map(|(path, text)| Some((path, crate_of(path)?, text)));
@@ -161,6 +162,7 @@ impl Member<'_> {
             }
             _ if for_tests || MACHINES.contains(&used) => None,
             (Some(Member { part: None, .. }), Some(_)) => None,
+            (Some(Member { part: Some(other), .. }), Some(own)) if other.rank < own.rank => None,
             (_, None) => {
                 Some(format!("a remedy is a machine, yet it names `{used}`: dependencies point one way"))
             }
@@ -176,7 +178,7 @@ fn is_remedy(name: &str) -> bool {
 
 fn rank(name: &str) -> Option<u8> {
     if let Some(member) = Member::of(name) {
-        return Some(member.part.map_or(REMEDY_RANK, |_| PART_RANK));
+        return Some(member.part.map_or(REMEDY_RANK, |part| part.rank));
     }
     RANKS.iter().find(|(listed, _)| *listed == name).map(|(_, rank)| *rank)
 }
