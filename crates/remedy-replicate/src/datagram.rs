@@ -147,6 +147,11 @@ impl<'a> Iterator for Messages<'a> {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Of bytes that are no message's body.
+    pub(crate) fn of(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Refusal::Damaged)?;
         self.0 = rest;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: without the feature `planted-faults` none is ever off.
 
-/// A rule of chain replication and CRAQ that is broken.
+/// A rule that is broken, of chain replication and CRAQ if it says no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// G1: reads are answered without a lease.
@@ -35,10 +35,71 @@ pub enum Fault {
     SubmitsDropped,
     /// Stability is told by this member's storage alone.
     StableHereOnly,
+    /// One of Hermes.
+    Hermes(HermesFault),
+}
+
+/// A rule of Hermes that is broken, beside [`Fault::LeaseIgnored`] and [`Fault::OlderEpochTaken`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HermesFault {
+    /// G1: a key that is not valid is read.
+    InvalidAnswered,
+    /// G2: acknowledgements of an earlier view count.
+    AcksKept,
+    /// G3: a write is committed without the last acknowledgement.
+    AckShort,
+    /// G3: a write is acknowledged and not installed.
+    NotInstalled,
+    /// G4: of two writes of one count the first that comes stays, whosever it is.
+    TieIgnored,
+    /// G4: that an older write is everywhere makes a key valid.
+    OlderMakesValid,
+    /// G5: a stuck write is told anew as a newer one.
+    ReplayedAsNew,
+    /// G6: a request that comes again is executed again.
+    IdentityForgotten,
+    /// G6: every member coordinates what its clients ask.
+    AnyoneCoordinates,
+    /// G6: writes begin in a view before all of its members have told what they had from before.
+    NotSettled,
+    /// G8: a joiner answers before it has the state.
+    JoinerAnswers,
+    /// G8: nobody waits for a joiner's acknowledgement.
+    JoinerNotCounted,
+    /// G8: a joiner forgets what came before the state.
+    EarlyDropped,
+    /// G8: a joiner takes for valid what was not at the member that gave it.
+    GivenTakenForValid,
+    /// G12: a write that has read its key takes a place behind others that it has not read.
+    StepTooFar,
+    /// Stability is told by this member's storage alone.
+    StoredHereOnly,
+}
+
+impl HermesFault {
+    /// All of them.
+    pub const ALL: [HermesFault; 16] = [
+        HermesFault::InvalidAnswered,
+        HermesFault::AcksKept,
+        HermesFault::AckShort,
+        HermesFault::NotInstalled,
+        HermesFault::TieIgnored,
+        HermesFault::OlderMakesValid,
+        HermesFault::ReplayedAsNew,
+        HermesFault::IdentityForgotten,
+        HermesFault::AnyoneCoordinates,
+        HermesFault::NotSettled,
+        HermesFault::JoinerAnswers,
+        HermesFault::JoinerNotCounted,
+        HermesFault::EarlyDropped,
+        HermesFault::GivenTakenForValid,
+        HermesFault::StepTooFar,
+        HermesFault::StoredHereOnly,
+    ];
 }
 
 impl Fault {
-    /// All of them.
+    /// All of chains.
     pub const ALL: [Fault; 15] = [
         Fault::LeaseIgnored,
         Fault::OlderEpochTaken,

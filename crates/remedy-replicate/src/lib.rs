@@ -8,14 +8,14 @@ mod chain;
 mod datagram;
 mod desk;
 mod fault;
-mod remedy;
+mod hermes;
 mod replica;
 mod transfer;
 mod view;
 
 pub use chain::{Chain, ReadsAt};
 pub use datagram::{group_name_hash, open, read_head, Head, Messages, Reader, Refusal, DATAGRAM_BYTES_MAX};
-pub use fault::{Fault, Planted};
-pub use remedy::ENTRY;
+pub use fault::{Fault, HermesFault, Planted};
+pub use hermes::Hermes;
 pub use replica::{Decline, Limits, MemberConfig, Replica, ReplicaCounters, ReplicaOwn, StableWhen, Write};
 pub use view::{Member, MemberId, Standing, View, MEMBERS_MAX};

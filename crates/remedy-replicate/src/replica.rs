@@ -35,6 +35,8 @@ pub struct Limits {
     pub retry_min: Nanos,
     /// See [`Limits::retry_min`].
     pub retry_max: Nanos,
+    /// In Hermes: how long a key may be invalid before its write is told anew by a member that waits for it.
+    pub replay_after: Nanos,
 }
 
 impl Default for Limits {
@@ -46,6 +48,7 @@ impl Default for Limits {
             kept_bytes_max: 16 << 20,
             retry_min: Nanos::from_millis(4),
             retry_max: Nanos::from_millis(100),
+            replay_after: Nanos::from_millis(2),
         }
     }
 }

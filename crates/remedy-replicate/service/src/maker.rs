@@ -23,7 +23,7 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
     let kept = Kept::open(&plan.kept)?;
     let peers = Peers::bind(plan.peers)
         .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
-    let membership = membership(&plan, &inner, kept.lineage())?;
+    let membership = membership(&plan, &inner)?;
     let config = MemberConfig {
         group: group_name_hash(&plan.group, &plan.protocol),
         id: MemberId(plan.id),
@@ -63,7 +63,7 @@ fn machine(
     }
 }
 
-fn membership(plan: &GroupPlan, inner: &Inner, founded: Option<u64>) -> Result<Box<dyn Membership>, String> {
+fn membership(plan: &GroupPlan, inner: &Inner) -> Result<Box<dyn Membership>, String> {
     let myself = Myself {
         group: plan.group.clone(),
         id: MemberId(plan.id),
@@ -80,9 +80,7 @@ fn membership(plan: &GroupPlan, inner: &Inner, founded: Option<u64>) -> Result<B
                 protocol: plan.protocol.clone(),
                 drift_ppm_max: plan.drift_ppm_max,
                 applied: inner.mark().0,
-                founded,
-                // Each time leaves a revision at etcd.
-                progress_every: Nanos::from_secs(60),
+                progress_every: Nanos::from_secs(5),
             };
             let started = EtcdMembership::start(settings, myself);
             Ok(Box::new(started.map_err(|error| format!("a thread that speaks to etcd: {error}"))?))

@@ -4,9 +4,10 @@
 //! Invariant: a request is in the history once, from its first sending to its first answer.
 
 use crate::model::Op;
-use crate::scenario::Scenario;
+use crate::scenario::{Protocol, Scenario};
 use scotfree_core::{Fnv1a, Nanos};
 use scotfree_sim::rng::Rng;
+use scotfree_state::request_of;
 use scotfree_wire::Identity;
 
 /// What clients and members say to each other: a request, or its answer.
@@ -75,18 +76,24 @@ impl Client {
             return false;
         }
         self.left -= 1;
-        self.identity.number += 1;
-        let value = self.identity.number << 8 | u64::from(self.identity.client[0]);
+        let count = request_of(&self.identity).1 + 1;
+        let value = count << 8 | u64::from(self.identity.client[0]);
         self.op = Some(draw_op(scenario, value, rng));
         (self.called, self.member) = (now, rng.index(scenario.member_count));
+        // Where a request is sent first is a part of its name.
+        self.identity.number = (self.member as u64 + 1) << HOME_SHIFT | count;
         true
     }
 }
 
+/// The bits of an identity's number from here on name the member to which the request was sent first.
+const HOME_SHIFT: u32 = 56;
+
 fn draw_op(scenario: &Scenario, value: u64, rng: &mut Rng) -> Op {
     let key = |rng: &mut Rng| rng.below(scenario.key_count) as u8;
     let (one, two) = (key(rng), key(rng));
-    let is_several = scenario.key_count > 1 && one != two && rng.below(6) == 0;
+    let has_one_order = scenario.protocol != Protocol::Hermes;
+    let is_several = has_one_order && scenario.key_count > 1 && one != two && rng.below(6) == 0;
     let writes = rng.below(100) < u64::from(scenario.write_percent);
     match (writes, is_several) {
         (true, true) => Op::SetBoth(one, two, value),

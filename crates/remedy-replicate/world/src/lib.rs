@@ -28,5 +28,9 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
             Scenario::storm(seed, Protocol::Chain)
         }),
         ("craq", "CRAQ: every member answers reads", Scenario::craq),
+        ("hermes", "Hermes: every member answers reads and coordinates writes", Scenario::hermes),
+        ("hermes-storm", "a Hermes group whose views change all the time", |seed| {
+            Scenario::storm(seed, Protocol::Hermes)
+        }),
     ],
 };

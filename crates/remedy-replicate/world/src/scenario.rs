@@ -31,6 +31,19 @@ pub enum Protocol {
     Chain,
     /// CRAQ.
     Craq,
+    /// Hermes.
+    Hermes,
+}
+
+impl Protocol {
+    /// As configurations say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Protocol::Chain => "chain",
+            Protocol::Craq => "craq",
+            Protocol::Hermes => "hermes",
+        }
+    }
 }
 
 /// What can go wrong.
@@ -116,6 +129,11 @@ impl Scenario {
     /// CRAQ.
     pub fn craq(seed: u64) -> Scenario {
         Scenario::random(seed, Protocol::Craq)
+    }
+
+    /// Hermes.
+    pub fn hermes(seed: u64) -> Scenario {
+        Scenario::random(seed, Protocol::Hermes)
     }
 
     /// Whatever the seed says.

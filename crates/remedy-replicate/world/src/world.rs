@@ -8,8 +8,8 @@ use crate::model::{Numbers, Op, Reply};
 use crate::scenario::{Place, Protocol as Kind, Scenario, Trouble};
 use crate::state::{read_reply, Kept, SimState};
 use remedy_replicate::{
-    group_name_hash, read_head, Chain, Head, Limits, Member, MemberConfig, MemberId, ReadsAt, Replica,
-    ReplicaOwn, StableWhen, Standing, View, Write,
+    group_name_hash, read_head, Chain, Head, Hermes, Limits, Member, MemberConfig, MemberId, ReadsAt,
+    Replica, ReplicaOwn, StableWhen, Standing, View, Write,
 };
 use scotfree_check::{check, Answer, Limits as CheckLimits, Operation, Verdict};
 use scotfree_core::{Effect, Effects, Nanos};
@@ -17,6 +17,7 @@ use scotfree_sim::clock::Clock;
 use scotfree_sim::{
     Alarm, Course, Depth, Engine, Happening, Incarnation, Loss, Packet, Protocol, Travel, Violation,
 };
+use scotfree_state::request_of;
 use scotfree_wire::{ClusterKey, Direction, Identity};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -241,7 +242,7 @@ impl Protocol for World {
             return Sight::Peers(head, bytes.len());
         }
         Parcel::read(bytes).map_or(Sight::Unknown, |parcel| {
-            Sight::Clients(parcel.identity.client[0], parcel.identity.number, parcel.kind)
+            Sight::Clients(parcel.identity.client[0], request_of(&parcel.identity).1, parcel.kind)
         })
     }
 
@@ -392,7 +393,7 @@ impl World {
     fn machine(&mut self, index: usize) -> Machine {
         let node = &self.nodes[index];
         let config = MemberConfig {
-            group: group_name_hash("world", "chain"),
+            group: group_name_hash("world", self.scenario.protocol.name()),
             id: MemberId(index as u8 + 1),
             boot: node.boot,
             address: member_address(index),
@@ -412,6 +413,7 @@ impl World {
         match self.scenario.protocol {
             Kind::Chain => Box::new(Chain::new(config, ReadsAt::Tail, state)),
             Kind::Craq => Box::new(Chain::new(config, ReadsAt::Anyone, state)),
+            Kind::Hermes => Box::new(Hermes::new(config, state)),
         }
     }
 

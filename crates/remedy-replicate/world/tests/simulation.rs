@@ -1,6 +1,6 @@
 //! Many seeds, in which much goes wrong; and each safety rule switched off, which must be seen.
 
-use remedy_replicate::{Fault, Planted};
+use remedy_replicate::{Fault, HermesFault, Planted};
 use remedy_replicate_world::{Protocol, Report, Scenario, World};
 use scotfree_sim::{campaign, run, Depth, Options};
 
@@ -39,8 +39,13 @@ fn a_window_of_a_few_writes_only_slows() {
 }
 
 #[test]
+fn hermes_keeps_every_promise() {
+    assert_all_happened(&total(&Scenario::hermes));
+}
+
+#[test]
 fn storms_break_nothing() {
-    for protocol in [Protocol::Chain, Protocol::Craq] {
+    for protocol in [Protocol::Chain, Protocol::Craq, Protocol::Hermes] {
         total(&|seed| Scenario::storm(seed, protocol));
     }
 }
@@ -50,6 +55,8 @@ fn scenario_of(kind: &str, seed: u64) -> Scenario {
     match kind {
         "chain" => Scenario::chain(seed),
         "chain-storm" => Scenario::storm(seed, Protocol::Chain),
+        "hermes" => Scenario::hermes(seed),
+        "hermes-storm" => Scenario::storm(seed, Protocol::Hermes),
         "craq-storm" => Scenario::storm(seed, Protocol::Craq),
         _ => Scenario::craq(seed),
     }
@@ -81,6 +88,29 @@ fn every_planted_fault_is_found() {
         let with = |seed| Scenario { planted: Planted(Some(fault)), ..scenario_for(fault, seed) };
         let options = Options::<World> { scenario: &with, failures_max: 1, ..Options::default() };
         match campaign(0..20_000, &options, |_| {}).failures.first() {
+            Some(found) => println!("{fault:?}: seed {} {:?}", found.seed, found.violation.invariant),
+            None => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// The scenarios in which a fault of Hermes shows.
+fn hermes_for(fault: Fault, seed: u64) -> Scenario {
+    match fault {
+        Fault::Hermes(HermesFault::GivenTakenForValid) => Scenario::storm(seed, Protocol::Hermes),
+        _ => Scenario::hermes(seed),
+    }
+}
+
+#[test]
+fn every_planted_fault_of_hermes_is_found() {
+    let common = [Fault::LeaseIgnored, Fault::OlderEpochTaken];
+    let mut missed = Vec::new();
+    for fault in common.into_iter().chain(HermesFault::ALL.map(Fault::Hermes)) {
+        let with = |seed| Scenario { planted: Planted(Some(fault)), ..hermes_for(fault, seed) };
+        let options = Options::<World> { scenario: &with, failures_max: 1, ..Options::default() };
+        match campaign(0..6_000, &options, |_| {}).failures.first() {
             Some(found) => println!("{fault:?}: seed {} {:?}", found.seed, found.violation.invariant),
             None => missed.push(fault),
         }

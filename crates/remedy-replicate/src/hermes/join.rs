@@ -1,0 +1,215 @@
+//! A member that joins is given the state by the first full one, while it takes every write already (G8).
+//!
+//! Invariant: a joiner acknowledges only what it keeps: what comes before the state is kept aside, and taken behind
+//! it. So what is committed while it joins it has from its sender, and what was committed before is in the state.
+//! What was not valid at the member that gave the state is not valid here.
+
+use crate::datagram::blob;
+use crate::datagram::{Reader, Refusal};
+use crate::desk::Retry;
+use crate::fault::HermesFault;
+use crate::hermes::keys::Overtaken;
+use crate::hermes::message::{
+    read_made, read_source, write_ack, write_made, write_source, Invalidate, Made, Source, ACK, READY,
+};
+use crate::hermes::Hermes;
+use crate::replica::{ReplicaOwn, StableWhen};
+use crate::transfer::{write_piece, write_want, Giving, Piece, Taking, Want, PIECE, WANT};
+use crate::view::{MemberId, Standing};
+use scotfree_core::{Effects, Nanos};
+use scotfree_state::State;
+use std::collections::BTreeMap;
+
+/// A member that joins.
+#[derive(Debug, Default)]
+pub(crate) struct Joining {
+    /// The state, until it is whole.
+    taking: Option<Taking>,
+    /// Writes that came before it.
+    early: BTreeMap<Source, Invalidate>,
+    early_bytes: usize,
+    pub retry: Retry,
+}
+
+/// What a snapshot says beside the state.
+#[derive(Debug, Default)]
+struct Beside {
+    unsure: Vec<(Box<[u8]>, Source, Made)>,
+    overtaken: Vec<(Source, Overtaken)>,
+}
+
+impl<S: State> Hermes<S> {
+    /// Whether this member has the state of its group.
+    pub(super) fn has_state(&self) -> bool {
+        self.joining.as_ref().is_none_or(|joining| joining.taking.is_none())
+    }
+
+    pub(super) fn begin_to_join(&mut self, now: Nanos) {
+        (self.lineage, self.taken_at) = (None, None);
+        let mut joining = Joining { taking: Some(Taking::default()), ..Joining::default() };
+        joining.retry.restart(now, Nanos(0));
+        self.joining = Some(joining);
+    }
+
+    fn giver(&self) -> Option<MemberId> {
+        self.desk.view().and_then(|view| view.full().next()).map(|member| member.id)
+    }
+
+    /// Keeps a write for when the state is here.
+    pub(super) fn keep_early(
+        &mut self,
+        from: MemberId,
+        invalidate: Invalidate,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let (max, round) = (self.desk.config.limits.kept_bytes_max, invalidate.round);
+        let drops = self.plants(HermesFault::EarlyDropped);
+        let Some(joining) = self.joining.as_mut() else { return };
+        let source = (from, round);
+        if !joining.early.contains_key(&source) {
+            let bytes = invalidate.key.len() + invalidate.made.reply.len() + 64;
+            if !joining.early.is_empty() && joining.early_bytes + bytes > max {
+                return;
+            }
+            joining.early_bytes += bytes;
+            if !drops {
+                joining.early.insert(source, invalidate);
+            }
+        }
+        self.desk.tell(from, ACK, 9, effects, |out| write_ack(round, false, out));
+    }
+
+    // ---- as the joiner
+
+    /// Asks for what is missing, or says that nothing is.
+    pub(super) fn go_on_joining(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        let (max, giver) = (self.desk.config.limits.retry_max, self.giver());
+        let (Some(joining), Some(giver)) = (self.joining.as_mut(), giver) else { return };
+        if !joining.retry.is_due(now, max) {
+            return;
+        }
+        match joining.taking.as_mut().map(Taking::want) {
+            Some(want) => self.desk.tell(giver, WANT, 24, effects, |out| write_want(want, out)),
+            None => self.say_ready(giver, effects),
+        }
+    }
+
+    fn say_ready(&mut self, giver: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        let is_stored = self.taken_at.is_none_or(|number| number <= self.state.stable());
+        if is_stored || self.desk.config.stable_when == StableWhen::InMemory {
+            self.desk.tell(giver, READY, 0, effects, |_| {});
+        }
+    }
+
+    pub(super) fn on_piece(
+        &mut self,
+        now: Nanos,
+        from: MemberId,
+        piece: &Piece<'_>,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let (giver, retry_min) = (self.giver(), self.desk.config.limits.retry_min);
+        let Some(joining) = self.joining.as_mut().filter(|_| Some(from) == giver) else { return };
+        let Some(taking) = joining.taking.as_mut() else { return };
+        let wants_more = taking.take(piece);
+        if let Some(bytes) = taking.whole().map(<[u8]>::to_vec) {
+            return self.take_state(now, &bytes);
+        }
+        if wants_more {
+            let want = taking.want();
+            self.desk.tell(from, WANT, 24, effects, |out| write_want(want, out));
+        }
+        joining.retry.restart(now, retry_min);
+    }
+
+    fn take_state(&mut self, now: Nanos, bytes: &[u8]) {
+        let taken = read_snapshot(bytes)
+            .ok()
+            .and_then(|(beside, rest)| Some((beside, self.state.read_snapshot(rest).ok()?.number)));
+        let Some((beside, number)) = taken else {
+            self.desk.damaged();
+            return self.begin_to_join(now);
+        };
+        (self.last_number, self.taken_at) = (number, Some(number));
+        self.lineage = self.desk.view().map(|view| view.founded);
+        self.desk.counters.snapshots_taken += 1;
+        let early = self.joining.take().map(|joining| joining.early).unwrap_or_default();
+        let mut joining = Joining::default();
+        joining.retry.restart(now, Nanos(0));
+        self.joining = Some(joining);
+        if !self.plants(HermesFault::GivenTakenForValid) {
+            for (key, source, made) in beside.unsure {
+                let version = self.state.version(&key);
+                self.mark_unsure(now, &key, version, made, source, None);
+            }
+        }
+        self.overtaken.extend(beside.overtaken);
+        for ((from, _), invalidate) in early {
+            self.follow(now, from, invalidate);
+        }
+    }
+
+    // ---- as the member that gives
+
+    pub(super) fn on_want(&mut self, from: MemberId, want: Want, effects: &mut Effects<ReplicaOwn>) {
+        if !self.is_joiner(from) || !self.desk.is_full() || !self.has_state() {
+            return;
+        }
+        if self.giving.is_none() {
+            let mut bytes = Vec::new();
+            self.write_snapshot(&mut bytes);
+            self.desk.counters.snapshots_given += 1;
+            self.giving = Some(Giving { mark: self.desk.epoch(), bytes });
+        }
+        let Some(giving) = &self.giving else { return };
+        for piece in giving.pieces(want) {
+            self.desk.tell(from, PIECE, piece.bytes.len() + 28, effects, |out| write_piece(&piece, out));
+        }
+    }
+
+    fn is_joiner(&self, id: MemberId) -> bool {
+        let member = self.desk.view().and_then(|view| view.member(id));
+        member.is_some_and(|member| member.standing == Standing::Joining)
+    }
+
+    pub(super) fn on_ready(&mut self, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        if self.is_joiner(from) && self.desk.is_full() {
+            effects.own(ReplicaOwn::Promote { member: from, epoch: self.desk.epoch() });
+        }
+    }
+
+    /// Keys that are not valid here, what was overtaken, and the state.
+    fn write_snapshot(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.keys.len() as u32).to_le_bytes());
+        for (key, unsure) in &self.keys {
+            blob(key, out);
+            write_source(unsure.source, out);
+            write_made(&unsure.made, out);
+        }
+        out.extend_from_slice(&(self.overtaken.len() as u32).to_le_bytes());
+        for (source, Overtaken { key, made }) in &self.overtaken {
+            blob(key, out);
+            write_source(*source, out);
+            write_made(made, out);
+        }
+        let mut state = Vec::new();
+        self.state.write_snapshot(&mut state);
+        blob(&state, out);
+    }
+}
+
+fn read_snapshot(bytes: &[u8]) -> Result<(Beside, &[u8]), Refusal> {
+    let mut reader = Reader::of(bytes);
+    let mut beside = Beside::default();
+    for _ in 0..reader.u32()? {
+        let key = reader.blob()?.into();
+        beside.unsure.push((key, read_source(&mut reader)?, read_made(&mut reader)?));
+    }
+    for _ in 0..reader.u32()? {
+        let key = reader.blob()?.into();
+        let source = read_source(&mut reader)?;
+        beside.overtaken.push((source, Overtaken { key, made: read_made(&mut reader)? }));
+    }
+    let state = reader.blob()?;
+    reader.end().map(|()| (beside, state))
+}

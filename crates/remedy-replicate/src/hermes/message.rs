@@ -1,0 +1,207 @@
+//! What members of a Hermes group say to each other.
+//!
+//! Invariant: what is written is read back; other bytes are an error.
+
+use crate::datagram::{blob, Reader, Refusal};
+use crate::replica::Decline;
+use crate::view::MemberId;
+use scotfree_state::Version;
+use scotfree_wire::Identity;
+
+pub(crate) const INVALIDATE: u8 = 64;
+pub(crate) const ACK: u8 = 65;
+pub(crate) const VALIDATE: u8 = 66;
+pub(crate) const PROBE: u8 = 67;
+pub(crate) const POLL: u8 = 68;
+pub(crate) const SETTLED: u8 = 69;
+pub(crate) const FORWARD: u8 = 70;
+pub(crate) const REPLY: u8 = 71;
+pub(crate) const REFUSED: u8 = 72;
+pub(crate) const READY: u8 = 73;
+
+/// Who made a write, and what it was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub identity: Identity,
+    pub at_ms: u64,
+    pub is_refused: bool,
+    pub reply: Box<[u8]>,
+}
+
+/// What a write makes of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// It holds this from now on.
+    Value(Box<[u8]>),
+    /// It is gone.
+    Gone,
+    /// Nobody knows any more: a later write has taken its place everywhere. That it was made is to be noted.
+    Note,
+}
+
+/// A write on its way to all members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Invalidate {
+    /// The sender's name for this telling.
+    pub round: u64,
+    /// All rounds of the sender below this one are over.
+    pub done_below: u64,
+    pub key: Box<[u8]>,
+    pub version: Version,
+    pub content: Content,
+    pub made: Made,
+}
+
+/// All members have a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validate<'a> {
+    pub round: u64,
+    pub done_below: u64,
+    pub key: &'a [u8],
+    pub version: Version,
+    /// In storage too.
+    pub is_stable: bool,
+}
+
+pub(crate) fn write_identity(identity: &Identity, out: &mut Vec<u8>) {
+    out.extend_from_slice(&identity.client);
+    out.extend_from_slice(&identity.number.to_le_bytes());
+}
+
+fn read_identity(reader: &mut Reader<'_>) -> Result<Identity, Refusal> {
+    Ok(Identity { client: reader.array()?, number: reader.u64()? })
+}
+
+fn read_bool(reader: &mut Reader<'_>) -> Result<bool, Refusal> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Refusal::Damaged),
+    }
+}
+
+pub(crate) fn write_version(version: Version, out: &mut Vec<u8>) {
+    out.extend_from_slice(&version.counter.to_le_bytes());
+    out.extend_from_slice(&version.member.to_le_bytes());
+}
+
+pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<Version, Refusal> {
+    Ok(Version { counter: reader.u64()?, member: u16::from_le_bytes(reader.array()?) })
+}
+
+pub(crate) fn write_made(made: &Made, out: &mut Vec<u8>) {
+    write_identity(&made.identity, out);
+    out.extend_from_slice(&made.at_ms.to_le_bytes());
+    out.push(u8::from(made.is_refused));
+    blob(&made.reply, out);
+}
+
+pub(crate) fn read_made(reader: &mut Reader<'_>) -> Result<Made, Refusal> {
+    let (identity, at_ms) = (read_identity(reader)?, reader.u64()?);
+    Ok(Made { identity, at_ms, is_refused: read_bool(reader)?, reply: reader.blob()?.into() })
+}
+
+pub(crate) fn write_invalidate(invalidate: &Invalidate, out: &mut Vec<u8>) {
+    out.extend_from_slice(&invalidate.round.to_le_bytes());
+    out.extend_from_slice(&invalidate.done_below.to_le_bytes());
+    write_version(invalidate.version, out);
+    write_made(&invalidate.made, out);
+    blob(&invalidate.key, out);
+    let (code, value) = match &invalidate.content {
+        Content::Gone => (0, &[][..]),
+        Content::Value(value) => (1, &value[..]),
+        Content::Note => (2, &[][..]),
+    };
+    out.push(code);
+    blob(value, out);
+}
+
+pub(crate) fn read_invalidate(mut reader: Reader<'_>) -> Result<Invalidate, Refusal> {
+    let (round, done_below) = (reader.u64()?, reader.u64()?);
+    let version = read_version(&mut reader)?;
+    let made = read_made(&mut reader)?;
+    let key = reader.blob()?.into();
+    let content = match (reader.u8()?, reader.blob()?) {
+        (0, &[]) => Content::Gone,
+        (1, value) => Content::Value(value.into()),
+        (2, &[]) => Content::Note,
+        _ => return Err(Refusal::Damaged),
+    };
+    reader.end().map(|()| Invalidate { round, done_below, key, version, content, made })
+}
+
+/// That a write is here: its round, and whether storage has it.
+pub(crate) fn write_ack(round: u64, is_stored: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(&round.to_le_bytes());
+    out.push(u8::from(is_stored));
+}
+
+pub(crate) fn read_ack(mut reader: Reader<'_>) -> Result<(u64, bool), Refusal> {
+    let ack = (reader.u64()?, read_bool(&mut reader)?);
+    reader.end().map(|()| ack)
+}
+
+pub(crate) fn write_validate(validate: &Validate<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&validate.round.to_le_bytes());
+    out.extend_from_slice(&validate.done_below.to_le_bytes());
+    write_version(validate.version, out);
+    out.push(u8::from(validate.is_stable));
+    blob(validate.key, out);
+}
+
+pub(crate) fn read_validate(mut reader: Reader<'_>) -> Result<Validate<'_>, Refusal> {
+    let (round, done_below) = (reader.u64()?, reader.u64()?);
+    let version = read_version(&mut reader)?;
+    let is_stable = read_bool(&mut reader)?;
+    let key = reader.blob()?;
+    reader.end().map(|()| Validate { round, done_below, key, version, is_stable })
+}
+
+/// A message of one number.
+pub(crate) fn read_number(mut reader: Reader<'_>) -> Result<u64, Refusal> {
+    let number = reader.u64()?;
+    reader.end().map(|()| number)
+}
+
+/// A request on its way to the member that coordinates it: its identity and operation.
+pub(crate) fn write_forward(identity: &Identity, op: &[u8], out: &mut Vec<u8>) {
+    write_identity(identity, out);
+    blob(op, out);
+}
+
+pub(crate) fn read_forward(mut reader: Reader<'_>) -> Result<(Identity, &[u8]), Refusal> {
+    let (identity, op) = (read_identity(&mut reader)?, reader.blob()?);
+    reader.end().map(|()| (identity, op))
+}
+
+/// Its answer.
+pub(crate) fn read_reply(mut reader: Reader<'_>) -> Result<Made, Refusal> {
+    let made = read_made(&mut reader)?;
+    reader.end().map(|()| made)
+}
+
+/// Why it has none.
+const REASONS: [Decline; 4] = [Decline::Busy, Decline::Forgotten, Decline::NoRoom, Decline::Contended];
+
+pub(crate) fn write_refused(identity: &Identity, why: Decline, out: &mut Vec<u8>) {
+    write_identity(identity, out);
+    out.push(REASONS.iter().position(|reason| *reason == why).unwrap_or(0) as u8);
+}
+
+pub(crate) fn read_refused(mut reader: Reader<'_>) -> Result<(Identity, Decline), Refusal> {
+    let identity = read_identity(&mut reader)?;
+    let why = *REASONS.get(usize::from(reader.u8()?)).ok_or(Refusal::Damaged)?;
+    reader.end().map(|()| (identity, why))
+}
+
+/// Where a write came from: the member that told it, and its name for the telling.
+pub(crate) type Source = (MemberId, u64);
+
+pub(crate) fn write_source(source: Source, out: &mut Vec<u8>) {
+    out.push(source.0 .0);
+    out.extend_from_slice(&source.1.to_le_bytes());
+}
+
+pub(crate) fn read_source(reader: &mut Reader<'_>) -> Result<Source, Refusal> {
+    Ok((MemberId(reader.u8()?), reader.u64()?))
+}

@@ -1,0 +1,351 @@
+//! Writes of clients, from the member that got them to the one that coordinates them, and their answers back.
+//!
+//! Invariant: in one view one member coordinates a request, and it begins only when all members of the view have
+//! told what they had from before: so what was executed anywhere is known to it (G6).
+
+use crate::fault::HermesFault;
+use crate::hermes::message::{write_forward, write_refused, Content, Made, FORWARD, REFUSED};
+use crate::hermes::place::Place;
+use crate::hermes::reads::Queued;
+use crate::hermes::{Hermes, Request};
+use crate::replica::{Decline, ReplicaOwn, StableWhen, Write};
+use crate::view::MemberId;
+use scotfree_core::{Effects, Fnv1a, Nanos, SeqNum, SessionId};
+use scotfree_state::{request_of, Facts, Known, State, Touches, Version};
+use scotfree_wire::Identity;
+
+/// How far a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The view is too new.
+    Held,
+    /// Its key is not valid.
+    Queued,
+    /// It is on its way to all members.
+    InRound,
+    /// Another member coordinates it.
+    Forwarded,
+}
+
+/// A write that has no answer yet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub identity: Identity,
+    pub op: Box<[u8]>,
+    pub session: Option<(SessionId, SeqNum)>,
+    pub tickets: Vec<u64>,
+    /// Members whose clients wait.
+    pub members: Vec<MemberId>,
+    pub stage: Stage,
+}
+
+impl<S: State> Hermes<S> {
+    pub(super) fn begin_write(&mut self, now: Nanos, write: &Write<'_>, effects: &mut Effects<ReplicaOwn>) {
+        self.desk.counters.writes += 1;
+        match self.state.facts(write.op).touches {
+            Touches::Nothing => return self.answer_read(write.ticket, None, write.op, effects),
+            Touches::Several => return self.desk.decline(write.ticket, Decline::SeveralKeys, effects),
+            Touches::One(_) => {}
+        }
+        if let Err(why) = self.may_serve(now) {
+            return self.desk.decline(write.ticket, why, effects);
+        }
+        match self.wait_for(&write.identity, write.op) {
+            Some(waiting) => {
+                waiting.tickets.push(write.ticket);
+                waiting.session = write.session.or(waiting.session);
+            }
+            None => self.desk.decline(write.ticket, Decline::Busy, effects),
+        }
+    }
+
+    /// The entry of a request that waits; a new one if there is room.
+    fn wait_for(&mut self, identity: &Identity, op: &[u8]) -> Option<&mut Waiting> {
+        let request = request_of(identity);
+        let is_new = !self.requests.contains_key(&request);
+        if is_new {
+            if self.requests.len() >= self.desk.config.limits.writes_max || !self.state.has_room() {
+                return None;
+            }
+            let waiting = Waiting {
+                identity: *identity,
+                op: op.into(),
+                session: None,
+                tickets: Vec::new(),
+                members: Vec::new(),
+                stage: Stage::Held,
+            };
+            self.requests.insert(request, waiting);
+            self.held.push_back(request);
+        } else {
+            self.desk.counters.writes_known += 1;
+        }
+        self.requests.get_mut(&request)
+    }
+
+    pub(super) fn on_forward(
+        &mut self,
+        from: MemberId,
+        identity: &Identity,
+        op: &[u8],
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        if !self.desk.is_full() || !self.has_state() {
+            return;
+        }
+        match self.wait_for(identity, op) {
+            Some(waiting) if waiting.members.contains(&from) => {}
+            Some(waiting) => waiting.members.push(from),
+            None => self.tell_refused(from, identity, Decline::Busy, effects),
+        }
+    }
+
+    // ---- who coordinates
+
+    /// Blind writes are coordinated by the member that got them first, if it is full, else by the next; those that
+    /// read their key by one member for each key, so that no two stand behind the same version.
+    fn coordinator(&self, identity: &Identity, facts: &Facts) -> MemberId {
+        let me = self.desk.config.id;
+        let Some(view) = self.desk.view().filter(|_| !self.plants(HermesFault::AnyoneCoordinates)) else {
+            return me;
+        };
+        let mut full: Vec<MemberId> = view.full().map(|member| member.id).collect();
+        full.sort_unstable();
+        let home = MemberId((identity.number >> 56) as u8);
+        let place = match &facts.touches {
+            Touches::One(key) if !facts.is_blind => {
+                (Fnv1a::EMPTY.and(key).value() % full.len().max(1) as u64) as usize
+            }
+            _ => full.iter().position(|id| *id >= home).unwrap_or(0),
+        };
+        full.get(place).copied().unwrap_or(me)
+    }
+
+    /// Goes on with a request that was held.
+    pub(super) fn route(&mut self, now: Nanos, request: &Request, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.requests.get_mut(request).filter(|waiting| waiting.stage == Stage::Held)
+        else {
+            return;
+        };
+        let (identity, facts) = (waiting.identity, self.state.facts(&waiting.op));
+        let to = self.coordinator(&identity, &facts);
+        if to != self.desk.config.id {
+            self.set_stage(request, Stage::Forwarded);
+            self.forwarding.start(now, self.desk.config.limits.retry_min);
+            return self.forward(to, request, effects);
+        }
+        if let Some(number) = self.rounds.by_request.get(request).copied() {
+            self.desk.counters.writes_known += 1;
+            self.set_stage(request, Stage::InRound);
+            if self.rounds.all.get(&number).is_some_and(|round| round.is_committed) {
+                self.answer_request(number, request, effects);
+            }
+            return;
+        }
+        let at_ms = self.desk.real_ms(now);
+        let known = self.state.results().look(&identity, at_ms);
+        match known {
+            _ if self.plants(HermesFault::IdentityForgotten) => self.execute(now, request, effects),
+            Known::New => self.execute(now, request, effects),
+            Known::Answered(reply) => {
+                let made = Made { identity, at_ms, is_refused: false, reply: reply.into() };
+                self.answer_known(request, &facts, made, effects);
+            }
+            Known::Forgotten => self.refuse(request, Decline::Forgotten, effects),
+            Known::NoRoom => self.refuse(request, Decline::NoRoom, effects),
+        }
+    }
+
+    fn set_stage(&mut self, request: &Request, stage: Stage) {
+        if let Some(waiting) = self.requests.get_mut(request) {
+            waiting.stage = stage;
+        }
+    }
+
+    /// All members have it in memory. That all storages have it is asked for in a round of its own.
+    fn answer_known(
+        &mut self,
+        request: &Request,
+        facts: &Facts,
+        made: Made,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        self.desk.counters.writes_known += 1;
+        if let (Touches::One(key), StableWhen::Stored) = (&facts.touches, self.desk.config.stable_when) {
+            self.set_stage(request, Stage::InRound);
+            self.begin_round(key, Version::default(), Content::Note, made);
+            return;
+        }
+        let Some(waiting) = self.requests.remove(request) else { return };
+        answer(&waiting.tickets, &made, effects);
+        for ticket in &waiting.tickets {
+            effects.own(ReplicaOwn::Stable { ticket: *ticket });
+        }
+        for member in &waiting.members {
+            self.reply_to(*member, &made, effects);
+        }
+    }
+
+    /// A round is committed: whoever waits for its request here has the answer, and waits for it to be stable.
+    pub(super) fn answer_request(
+        &mut self,
+        number: u64,
+        request: &Request,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        if !self.requests.get(request).is_some_and(|waiting| waiting.stage == Stage::InRound) {
+            return;
+        }
+        let Some(waiting) = self.requests.remove(request) else { return };
+        let Some(round) = self.rounds.all.get_mut(&number) else { return };
+        round.tickets.extend(&waiting.tickets);
+        round.members.extend(&waiting.members);
+        let made = round.made.clone();
+        answer(&waiting.tickets, &made, effects);
+    }
+
+    fn refuse(&mut self, request: &Request, why: Decline, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.requests.remove(request) else { return };
+        for ticket in &waiting.tickets {
+            self.desk.decline(*ticket, why, effects);
+        }
+        for member in waiting.members {
+            self.tell_refused(member, &waiting.identity, why, effects);
+        }
+    }
+
+    fn tell_refused(
+        &mut self,
+        to: MemberId,
+        identity: &Identity,
+        why: Decline,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        self.desk.tell(to, REFUSED, 25, effects, |out| write_refused(identity, why, out));
+    }
+
+    // ---- execution
+
+    /// Executes a write of a valid key and begins to tell it; of another key later.
+    pub(super) fn execute(&mut self, now: Nanos, request: &Request, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.requests.get(request) else { return };
+        let facts = self.state.facts(&waiting.op);
+        let Touches::One(key) = facts.touches else { return };
+        if !self.is_valid(&key) {
+            self.set_stage(request, Stage::Queued);
+            self.queues.entry(key.into()).or_default().push_back(Queued::Write(*request));
+            return;
+        }
+        let Some(place) = self.place_behind(&key, facts.is_blind) else {
+            return self.refuse(request, Decline::Contended, effects);
+        };
+        let (mut reply, mut value) = (Vec::new(), Vec::new());
+        let (is_there, is_refused) = self.state.try_write(&waiting.op, &mut reply, &mut value);
+        let content = if is_there { Content::Value(value.into()) } else { Content::Gone };
+        let at_ms = self.desk.real_ms(now);
+        let made = Made { identity: waiting.identity, at_ms, is_refused, reply: reply.into() };
+        let version = place.version();
+        self.set_stage(request, Stage::InRound);
+        self.install(&key, version, &content, &made);
+        let round = self.begin_round(&key, version, content, made.clone());
+        self.mark_unsure(now, &key, version, made, (self.desk.config.id, round), Some(round));
+    }
+
+    fn place_behind(&self, key: &[u8], is_blind: bool) -> Option<Place> {
+        let here = Place::of(self.state.version(key));
+        if is_blind || self.plants(HermesFault::StepTooFar) {
+            here.next(self.desk.config.id)
+        } else {
+            here.step()
+        }
+    }
+
+    // ---- forwarding
+
+    fn forward(&mut self, to: MemberId, request: &Request, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.requests.get(request) else { return };
+        self.desk.tell(to, FORWARD, waiting.op.len() + 28, effects, |out| {
+            write_forward(&waiting.identity, &waiting.op, out);
+        });
+    }
+
+    /// Sends again what has no answer.
+    pub(super) fn forward_again(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        if !self.forwarding.is_due(now, self.desk.config.limits.retry_max) {
+            return;
+        }
+        let is_forwarded = |waiting: &Waiting| waiting.stage == Stage::Forwarded;
+        let forwarded: Vec<Request> = self
+            .requests
+            .iter()
+            .filter(|(_, waiting)| is_forwarded(waiting))
+            .map(|(request, _)| *request)
+            .collect();
+        if forwarded.is_empty() {
+            self.forwarding.stop();
+        }
+        self.desk.counters.resent += forwarded.len() as u64;
+        for request in forwarded {
+            let Some(waiting) = self.requests.get(&request) else { continue };
+            let (identity, facts) = (waiting.identity, self.state.facts(&waiting.op));
+            self.forward(self.coordinator(&identity, &facts), &request, effects);
+        }
+    }
+
+    fn take_forwarded(&mut self, identity: &Identity) -> Option<Waiting> {
+        let request = request_of(identity);
+        let is_forwarded =
+            self.requests.get(&request).is_some_and(|waiting| waiting.stage == Stage::Forwarded);
+        if is_forwarded {
+            self.requests.remove(&request)
+        } else {
+            None
+        }
+    }
+
+    /// The coordinator answers when the write is stable.
+    pub(super) fn on_reply(&mut self, made: &Made, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.take_forwarded(&made.identity) else { return };
+        answer(&waiting.tickets, made, effects);
+        for ticket in &waiting.tickets {
+            effects.own(ReplicaOwn::Stable { ticket: *ticket });
+        }
+    }
+
+    pub(super) fn on_refused(
+        &mut self,
+        identity: &Identity,
+        why: Decline,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let Some(waiting) = self.take_forwarded(identity) else { return };
+        for ticket in &waiting.tickets {
+            self.desk.decline(*ticket, why, effects);
+        }
+    }
+
+    // ---- views
+
+    /// In a new view requests go another way; members ask again for their clients.
+    pub(super) fn hold_requests(&mut self) {
+        self.unqueue_writes();
+        self.held.clear();
+        for waiting in self.requests.values_mut() {
+            waiting.members.clear();
+            if waiting.stage != Stage::InRound {
+                waiting.stage = Stage::Held;
+            }
+        }
+        self.requests.retain(|_, waiting| waiting.stage == Stage::InRound || !waiting.tickets.is_empty());
+        let held = self.requests.iter().filter(|(_, waiting)| waiting.stage == Stage::Held);
+        self.held.extend(held.map(|(request, _)| *request));
+        self.forwarding.stop();
+    }
+}
+
+fn answer(tickets: &[u64], made: &Made, effects: &mut Effects<ReplicaOwn>) {
+    let reply = effects.append(|out| out.extend_from_slice(&made.reply));
+    for ticket in tickets {
+        effects.own(ReplicaOwn::Answer { ticket: *ticket, reply, is_refused: made.is_refused });
+    }
+}

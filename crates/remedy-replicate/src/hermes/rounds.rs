@@ -1,0 +1,300 @@
+//! Writes that this member tells all others, until all have said that they have them.
+//!
+//! A round is a write of this member's own, a stuck write of anybody's that is told again with its own version and
+//! value (G5), or the note of a write that was overtaken.
+//!
+//! Invariant: acknowledgements count in the view in which they were given only (G2); a round is committed when all
+//! members of the view have it, joining ones too: so whoever becomes full has all that is committed (G3, G8).
+
+use crate::desk::Retry;
+use crate::fault::HermesFault;
+use crate::hermes::message::{
+    write_ack, write_invalidate, write_made, write_validate, Content, Invalidate, Made, Validate, ACK,
+    INVALIDATE, PROBE, REPLY, VALIDATE,
+};
+use crate::hermes::{Hermes, Request};
+use crate::replica::{ReplicaOwn, StableWhen};
+use crate::view::{MemberId, Standing};
+use scotfree_core::{Effects, Nanos};
+use scotfree_state::{request_of, State, Version};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug)]
+pub(crate) struct Round {
+    pub key: Box<[u8]>,
+    pub version: Version,
+    pub content: Content,
+    pub made: Made,
+    /// Who has not said that it has the write.
+    missing: Vec<MemberId>,
+    /// Whose storage has not, this member's among them.
+    unstored: Vec<MemberId>,
+    pub is_committed: bool,
+    /// Requests that were answered and are not stable.
+    pub tickets: Vec<u64>,
+    /// Members that wait for the answer.
+    pub members: Vec<MemberId>,
+    sent_at: Option<Nanos>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    pub all: BTreeMap<u64, Round>,
+    pub by_request: BTreeMap<Request, u64>,
+    /// Those that are not committed.
+    pub open: BTreeSet<u64>,
+    unsent: BTreeSet<u64>,
+    next: u64,
+    pub retry: Retry,
+}
+
+impl Rounds {
+    /// Ends all of them; what comes later has other numbers.
+    pub(crate) fn take(&mut self) -> BTreeMap<u64, Round> {
+        let Rounds { all, next, .. } = std::mem::take(self);
+        self.next = next;
+        all
+    }
+}
+
+impl<S: State> Hermes<S> {
+    fn waits_for_storage(&self) -> bool {
+        self.desk.config.stable_when == StableWhen::Stored
+    }
+
+    /// The other members of the view.
+    pub(super) fn others(&self) -> Vec<MemberId> {
+        let me = self.desk.config.id;
+        let counts_joiners = !self.plants(HermesFault::JoinerNotCounted);
+        let members = self.desk.view().map_or(&[][..], |view| &view.members);
+        let counts = |standing| standing == Standing::Full || counts_joiners;
+        members
+            .iter()
+            .filter(|member| member.id != me && counts(member.standing))
+            .map(|member| member.id)
+            .collect()
+    }
+
+    fn storages(&self) -> Vec<MemberId> {
+        let mut storages = if self.plants(HermesFault::StoredHereOnly) { Vec::new() } else { self.others() };
+        storages.push(self.desk.config.id);
+        storages.retain(|_| self.waits_for_storage());
+        storages
+    }
+
+    /// Begins to tell a write that is installed here.
+    pub(super) fn begin_round(&mut self, key: &[u8], version: Version, content: Content, made: Made) -> u64 {
+        let (missing, unstored) = (self.others(), self.storages());
+        let number = self.rounds.next;
+        self.rounds.next += 1;
+        self.rounds.by_request.insert(request_of(&made.identity), number);
+        self.rounds.all.insert(
+            number,
+            Round {
+                key: key.into(),
+                version,
+                content,
+                made,
+                missing,
+                unstored,
+                is_committed: false,
+                tickets: Vec::new(),
+                members: Vec::new(),
+                sent_at: None,
+            },
+        );
+        self.rounds.open.insert(number);
+        self.await_own_storage(number);
+        number
+    }
+
+    fn await_own_storage(&mut self, number: u64) {
+        self.rounds.unsent.insert(number);
+        self.ready_rounds.push_back(number);
+        self.storing.push_back((self.last_number, self.desk.config.id, number));
+    }
+
+    /// In a new view all is told again, and all acknowledgements are gathered anew.
+    pub(super) fn restart_rounds(&mut self) {
+        let (missing, unstored) = (self.others(), self.storages());
+        let keeps = self.plants(HermesFault::AcksKept);
+        for round in self.rounds.all.values_mut() {
+            if keeps {
+                round.missing.retain(|member| missing.contains(member));
+            } else {
+                round.missing.clone_from(&missing);
+            }
+            round.unstored.clone_from(&unstored);
+            round.is_committed = false;
+            round.members.clear();
+            round.sent_at = None;
+        }
+        let numbers: Vec<u64> = self.rounds.all.keys().copied().collect();
+        self.rounds.open.extend(numbers.iter().copied());
+        for number in numbers {
+            self.await_own_storage(number);
+        }
+    }
+
+    pub(super) fn done_below(&self) -> u64 {
+        self.rounds.open.first().copied().unwrap_or(self.rounds.next)
+    }
+
+    // ---- sending
+
+    /// What was overtaken is noted elsewhere only after what overtook it is there: else it could be taken for done
+    /// and its successor be lost.
+    fn may_send(&self, round: &Round) -> bool {
+        round.content != Content::Note || self.settling.is_done || self.only_notes_are_open()
+    }
+
+    fn only_notes_are_open(&self) -> bool {
+        self.rounds.open.iter().all(|number| self.rounds.all[number].content == Content::Note)
+    }
+
+    /// Sends the rounds that have not been sent.
+    pub(super) fn send_rounds(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        let unsent: Vec<u64> = self.rounds.unsent.iter().copied().collect();
+        for number in unsent {
+            if self.rounds.all.get(&number).is_none_or(|round| self.may_send(round)) {
+                self.rounds.unsent.remove(&number);
+                self.send_round(now, number, effects);
+            }
+        }
+        if self.rounds.all.is_empty() {
+            self.rounds.retry.stop();
+        } else {
+            self.rounds.retry.start(now, self.desk.config.limits.retry_min);
+        }
+    }
+
+    fn send_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
+        let done_below = self.done_below();
+        let Some(round) = self.rounds.all.get_mut(&number) else { return };
+        round.sent_at = Some(now);
+        if round.is_committed {
+            let me = self.desk.config.id;
+            for to in round.unstored.iter().filter(|to| **to != me) {
+                self.desk.tell(*to, PROBE, 8, effects, |out| out.extend_from_slice(&number.to_le_bytes()));
+            }
+            return;
+        }
+        let invalidate = Invalidate {
+            round: number,
+            done_below,
+            key: round.key.clone(),
+            version: round.version,
+            content: round.content.clone(),
+            made: round.made.clone(),
+        };
+        let mut body = Vec::new();
+        write_invalidate(&invalidate, &mut body);
+        for to in round.missing.clone() {
+            self.desk.tell(to, INVALIDATE, body.len(), effects, |out| out.extend_from_slice(&body));
+        }
+    }
+
+    /// Sends again what was not acknowledged for a while.
+    pub(super) fn resend_rounds(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        let limits = self.desk.config.limits;
+        if !self.rounds.retry.is_due(now, limits.retry_max) {
+            return;
+        }
+        let is_late = |round: &Round| round.sent_at.is_some_and(|at| at.plus(limits.retry_min) <= now);
+        let late: Vec<u64> =
+            self.rounds.all.iter().filter(|(_, round)| is_late(round)).map(|(number, _)| *number).collect();
+        self.desk.counters.resent += late.len() as u64;
+        for number in late {
+            self.send_round(now, number, effects);
+        }
+    }
+
+    // ---- acknowledgements
+
+    pub(super) fn on_ack(&mut self, now: Nanos, from: MemberId, number: u64, is_stored: bool) {
+        let Some(round) = self.rounds.all.get_mut(&number) else { return };
+        round.missing.retain(|member| *member != from);
+        if is_stored {
+            round.unstored.retain(|member| *member != from);
+        }
+        self.ready_rounds.push_back(number);
+        self.rounds.retry.restart(now, self.desk.config.limits.retry_min);
+    }
+
+    /// Storage has gone on: this member's own rounds, and those whose senders wait to hear of it.
+    pub(super) fn tell_stored(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        let stable = self.state.stable();
+        while let Some((_, from, number)) =
+            self.storing.front().copied().filter(|(stored, ..)| *stored <= stable)
+        {
+            self.storing.pop_front();
+            if from != self.desk.config.id {
+                self.desk.tell(from, ACK, 9, effects, |out| write_ack(number, true, out));
+            } else if let Some(round) = self.rounds.all.get_mut(&number) {
+                round.unstored.retain(|member| *member != from);
+                self.ready_rounds.push_back(number);
+            }
+        }
+    }
+
+    /// Commits a round, or ends it, if it is time.
+    pub(super) fn check_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
+        let short = usize::from(self.plants(HermesFault::AckShort));
+        let Some(round) = self.rounds.all.get(&number) else { return };
+        if !round.is_committed && round.missing.len() <= short {
+            self.commit_round(now, number, effects);
+        }
+        if self.rounds.all.get(&number).is_some_and(|round| round.is_committed && round.unstored.is_empty()) {
+            self.end_round(now, number, effects);
+        }
+    }
+
+    fn commit_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
+        self.rounds.open.remove(&number);
+        let Some(round) = self.rounds.all.get_mut(&number) else { return };
+        round.is_committed = true;
+        let (key, version, request) = (round.key.clone(), round.version, request_of(&round.made.identity));
+        self.answer_request(number, &request, effects);
+        self.validate(number, &key, version, !self.waits_for_storage(), effects);
+        self.key_committed(now, &key, version);
+    }
+
+    fn end_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
+        let Some(round) = self.rounds.all.remove(&number) else { return };
+        let request = request_of(&round.made.identity);
+        if self.rounds.by_request.get(&request) == Some(&number) {
+            self.rounds.by_request.remove(&request);
+        }
+        for ticket in &round.tickets {
+            effects.own(ReplicaOwn::Stable { ticket: *ticket });
+        }
+        for member in &round.members {
+            self.reply_to(*member, &round.made, effects);
+        }
+        if self.waits_for_storage() {
+            self.validate(number, &round.key, round.version, true, effects);
+            self.key_stable(now, &round.key, round.version, effects);
+        }
+        if let Some(unsure) = self.keys.get_mut(&round.key).filter(|unsure| unsure.round == Some(number)) {
+            unsure.round = None;
+        }
+    }
+
+    fn validate(
+        &mut self,
+        round: u64,
+        key: &[u8],
+        version: Version,
+        is_stable: bool,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
+        let validate = Validate { round, done_below: self.done_below(), key, version, is_stable };
+        for to in self.others() {
+            self.desk.tell(to, VALIDATE, key.len() + 31, effects, |out| write_validate(&validate, out));
+        }
+    }
+
+    pub(super) fn reply_to(&mut self, member: MemberId, made: &Made, effects: &mut Effects<ReplicaOwn>) {
+        self.desk.tell(member, REPLY, made.reply.len() + 37, effects, |out| write_made(made, out));
+    }
+}
