@@ -24,7 +24,8 @@ use crate::hermes::join::Joining;
 use crate::hermes::keys::{Overtaken, Unsure};
 use crate::hermes::message::{
     read_ack, read_forward, read_invalidate, read_number, read_refused, read_reply, read_validate, write_ack,
-    Content, Source, ACK, FORWARD, INVALIDATE, POLL, PROBE, READY, REFUSED, REPLY, SETTLED, VALIDATE,
+    Content, Source, ACK, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY, REFUSED, REPLY, SETTLED,
+    VALIDATE,
 };
 use crate::hermes::reads::Queued;
 use crate::hermes::requests::Waiting;
@@ -77,6 +78,8 @@ pub struct Hermes<S> {
     ready_rounds: VecDeque<u64>,
     ready_keys: VecDeque<Box<[u8]>>,
     joining: Option<Joining>,
+    /// Joiners whose storage is waited for.
+    counted: BTreeSet<MemberId>,
     giving: Option<Giving>,
     lineage: Option<u64>,
     /// The write from which on a state that was taken is stored.
@@ -106,6 +109,7 @@ impl<S: State> Hermes<S> {
             ready_rounds: VecDeque::new(),
             ready_keys: VecDeque::new(),
             joining: None,
+            counted: BTreeSet::new(),
             giving: None,
             taken_at: None,
         }
@@ -125,6 +129,7 @@ impl<S: State> Hermes<S> {
     fn take_place(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.storing.clear();
         self.giving = None;
+        self.counted.clear();
         self.settling = Settling::default();
         match self.desk.myself().map(|member| member.standing) {
             None => self.forget_all(effects),
@@ -256,6 +261,8 @@ impl<S: State> Hermes<S> {
                 self.on_refused(&identity, why, effects);
             }
             READY => self.on_ready(from, effects),
+            JOINED => self.on_joined(from, effects),
+            COUNTED => self.on_counted(now, from, effects),
             WANT => self.on_want(from, read_want(body)?, effects),
             PIECE => self.on_piece(now, from, &read_piece(body)?, effects),
             _ => return Err(Refusal::Damaged),

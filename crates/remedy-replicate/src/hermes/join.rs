@@ -10,7 +10,8 @@ use crate::desk::Retry;
 use crate::fault::HermesFault;
 use crate::hermes::keys::Overtaken;
 use crate::hermes::message::{
-    read_made, read_source, write_ack, write_made, write_source, Invalidate, Made, Source, ACK, READY,
+    read_made, read_source, write_ack, write_made, write_source, Invalidate, Made, Source, ACK, COUNTED,
+    JOINED, READY,
 };
 use crate::hermes::Hermes;
 use crate::replica::{ReplicaOwn, StableWhen};
@@ -18,7 +19,7 @@ use crate::transfer::{write_piece, write_want, Giving, Piece, Taking, Want, PIEC
 use crate::view::{MemberId, Standing};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A member that joins.
 #[derive(Debug, Default)]
@@ -28,6 +29,10 @@ pub(crate) struct Joining {
     /// Writes that came before it.
     early: BTreeMap<Source, Invalidate>,
     early_bytes: usize,
+    /// Who waits for this member's storage before anything is stable.
+    counted_by: BTreeSet<MemberId>,
+    /// What storage has to have before this member may be full.
+    through: Option<u64>,
     pub retry: Retry,
 }
 
@@ -67,7 +72,7 @@ impl<S: State> Hermes<S> {
         let Some(joining) = self.joining.as_mut() else { return };
         let source = (from, round);
         if !joining.early.contains_key(&source) {
-            let bytes = invalidate.key.len() + invalidate.made.reply.len() + 64;
+            let bytes = invalidate.bytes();
             if !joining.early.is_empty() && joining.early_bytes + bytes > max {
                 return;
             }
@@ -90,14 +95,41 @@ impl<S: State> Hermes<S> {
         }
         match joining.taking.as_mut().map(Taking::want) {
             Some(want) => self.desk.tell(giver, WANT, 24, effects, |out| write_want(want, out)),
-            None => self.say_ready(giver, effects),
+            None => self.go_on_ready(giver, effects),
         }
     }
 
-    fn say_ready(&mut self, giver: MemberId, effects: &mut Effects<ReplicaOwn>) {
-        let is_stored = self.taken_at.is_none_or(|number| number <= self.state.stable());
+    /// Once all others wait for its storage, and that has what could be stable without it, it may be full.
+    fn go_on_ready(&mut self, giver: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        let others = self.others();
+        let Some(joining) = self.joining.as_mut() else { return };
+        let is_stored = joining.through.is_some_and(|through| through <= self.state.stable());
         if is_stored || self.desk.config.stable_when == StableWhen::InMemory {
-            self.desk.tell(giver, READY, 0, effects, |_| {});
+            return self.desk.tell(giver, READY, 0, effects, |_| {});
+        }
+        let uncounted = others.into_iter().filter(|id| !joining.counted_by.contains(id));
+        for to in uncounted.collect::<Vec<_>>() {
+            self.desk.tell(to, JOINED, 0, effects, |_| {});
+        }
+    }
+
+    pub(super) fn on_joined(&mut self, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        if self.is_joiner(from) {
+            self.count_storage(from);
+            self.desk.tell(from, COUNTED, 0, effects, |_| {});
+        }
+    }
+
+    /// What was stable before the sender counted this member it has acknowledged before, so it is in its state.
+    pub(super) fn on_counted(&mut self, now: Nanos, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        let others = self.others();
+        let Some(joining) = self.joining.as_mut().filter(|joining| joining.taking.is_none()) else { return };
+        joining.counted_by.insert(from);
+        let is_counted = others.iter().all(|id| joining.counted_by.contains(id));
+        if is_counted && joining.through.is_none() {
+            joining.through = Some(self.last_number);
+            joining.retry.restart(now, Nanos(0));
+            self.go_on_joining(now, effects);
         }
     }
 

@@ -46,7 +46,8 @@ impl<S: State> Hermes<S> {
     }
 
     /// Keeps a write in the state, and its answer under its identity.
-    pub(super) fn install(&mut self, key: &[u8], version: Version, content: &Content, made: &Made) {
+    /// False if the value is none of the application's.
+    pub(super) fn install(&mut self, key: &[u8], version: Version, content: &Content, made: &Made) -> bool {
         let value = match content {
             Content::Value(value) => Some(&value[..]),
             Content::Gone | Content::Note => None,
@@ -63,8 +64,14 @@ impl<S: State> Hermes<S> {
             reply: &made.reply,
             session,
         };
-        self.last_number = self.state.install(&installed).number;
+        let applied = self.state.install(&installed);
+        if applied.is_refused {
+            self.desk.damaged();
+            return false;
+        }
+        self.last_number = applied.number;
         self.desk.counters.applied += 1;
+        true
     }
 
     fn is_noted(&self, identity: &Identity) -> bool {
@@ -85,7 +92,9 @@ impl<S: State> Hermes<S> {
         }
         self.forget_done(from, invalidate.done_below);
         let round = invalidate.round;
-        self.follow(now, from, invalidate);
+        if !self.follow(now, from, invalidate) {
+            return;
+        }
         let is_stored = self.state.stable() >= self.last_number;
         if !is_stored && self.desk.config.stable_when == StableWhen::Stored {
             self.storing.push_back((self.last_number, from, round));
@@ -93,23 +102,24 @@ impl<S: State> Hermes<S> {
         self.desk.tell(from, ACK, 9, effects, |out| write_ack(round, is_stored, out));
     }
 
-    /// Installs what is newer, and notes whatever it is.
-    pub(super) fn follow(&mut self, now: Nanos, from: MemberId, invalidate: Invalidate) {
+    /// Installs what is newer, and notes whatever it is. False if it is damaged.
+    pub(super) fn follow(&mut self, now: Nanos, from: MemberId, invalidate: Invalidate) -> bool {
         let Invalidate { round, key, version, content, made, .. } = invalidate;
         let here = self.state.version(&key);
         let is_newer = content != Content::Note && self.is_newer(version, here);
         let is_noted = self.is_noted(&made.identity);
         if self.plants(HermesFault::NotInstalled) && !self.is_valid(&key) {
-            return;
+            return true;
         }
-        if is_newer || !is_noted {
-            self.install(&key, version, &content, &made);
+        if (is_newer || !is_noted) && !self.install(&key, version, &content, &made) {
+            return false;
         }
         if is_newer {
             self.mark_unsure(now, &key, version, made, (from, round), None);
         } else if version != here && !is_noted {
             self.overtaken.insert((from, round), Overtaken { key, made });
         }
+        true
     }
 
     fn is_newer(&self, version: Version, here: Version) -> bool {

@@ -18,6 +18,8 @@ pub(crate) const FORWARD: u8 = 70;
 pub(crate) const REPLY: u8 = 71;
 pub(crate) const REFUSED: u8 = 72;
 pub(crate) const READY: u8 = 73;
+pub(crate) const JOINED: u8 = 74;
+pub(crate) const COUNTED: u8 = 75;
 
 /// Who made a write, and what it was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +52,17 @@ pub(crate) struct Invalidate {
     pub version: Version,
     pub content: Content,
     pub made: Made,
+}
+
+impl Invalidate {
+    /// How much room it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = match &self.content {
+            Content::Value(value) => value.len(),
+            Content::Gone | Content::Note => 0,
+        };
+        self.key.len() + self.made.reply.len() + value + 64
+    }
 }
 
 /// All members have a write.

@@ -14,7 +14,7 @@ use crate::hermes::message::{
 };
 use crate::hermes::{Hermes, Request};
 use crate::replica::{ReplicaOwn, StableWhen};
-use crate::view::{MemberId, Standing};
+use crate::view::{Member, MemberId, Standing};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{request_of, State, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,11 +75,24 @@ impl<S: State> Hermes<S> {
             .collect()
     }
 
+    /// The members whose storage is waited for: full ones, and those that have joined but for the promotion.
     fn storages(&self) -> Vec<MemberId> {
-        let mut storages = if self.plants(HermesFault::StoredHereOnly) { Vec::new() } else { self.others() };
-        storages.push(self.desk.config.id);
-        storages.retain(|_| self.waits_for_storage());
-        storages
+        let (me, members) = (self.desk.config.id, self.desk.view().map_or(&[][..], |view| &view.members));
+        let counts = |member: &&Member| {
+            let is_other = !self.plants(HermesFault::StoredHereOnly);
+            let has_state = member.standing == Standing::Full || self.counted.contains(&member.id);
+            member.id == me || (has_state && is_other)
+        };
+        let storages = members.iter().filter(counts).map(|member| member.id);
+        storages.filter(|_| self.waits_for_storage()).collect()
+    }
+
+    /// G8: from here on nothing is stable without a joiner that has the state.
+    pub(super) fn count_storage(&mut self, joiner: MemberId) {
+        let is_new = self.counted.insert(joiner) && self.waits_for_storage();
+        if is_new && !self.plants(HermesFault::StoredHereOnly) {
+            self.rounds.all.values_mut().for_each(|round| round.unstored.push(joiner));
+        }
     }
 
     /// Begins to tell a write that is installed here.
