@@ -62,6 +62,10 @@ pub enum HermesFault {
     AnyoneCoordinates,
     /// G6: writes begin in a view before all of its members have told what they had from before.
     NotSettled,
+    /// G6: what was overtaken before all had it is not noted by all in a new view.
+    OvertakenForgotten,
+    /// G6: what was overtaken is noted by all before what overtook it is there.
+    NotedTooEarly,
     /// G8: a joiner answers before it has the state.
     JoinerAnswers,
     /// G8: nobody waits for a joiner's acknowledgement.
@@ -78,7 +82,7 @@ pub enum HermesFault {
 
 impl HermesFault {
     /// All of them.
-    pub const ALL: [HermesFault; 16] = [
+    pub const ALL: [HermesFault; 18] = [
         HermesFault::InvalidAnswered,
         HermesFault::AcksKept,
         HermesFault::AckShort,
@@ -89,6 +93,8 @@ impl HermesFault {
         HermesFault::IdentityForgotten,
         HermesFault::AnyoneCoordinates,
         HermesFault::NotSettled,
+        HermesFault::OvertakenForgotten,
+        HermesFault::NotedTooEarly,
         HermesFault::JoinerAnswers,
         HermesFault::JoinerNotCounted,
         HermesFault::EarlyDropped,

@@ -183,6 +183,7 @@ impl<S: State> Hermes<S> {
             self.joining = None;
             self.lineage = self.desk.view().map(|view| view.founded);
         }
+        let forgets = self.plants(HermesFault::OvertakenForgotten);
         self.restart_rounds();
         let unsure: Vec<Box<[u8]>> = self
             .keys
@@ -193,7 +194,8 @@ impl<S: State> Hermes<S> {
         for key in &unsure {
             self.replay(key);
         }
-        for Overtaken { key, made } in std::mem::take(&mut self.overtaken).into_values() {
+        let overtaken = std::mem::take(&mut self.overtaken).into_values();
+        for Overtaken { key, made } in overtaken.filter(|_| !forgets) {
             self.begin_round(&key, Version::default(), Content::Note, made);
         }
         self.hold_requests();

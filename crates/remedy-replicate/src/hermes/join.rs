@@ -102,7 +102,7 @@ impl<S: State> Hermes<S> {
     /// Once all others wait for its storage, and that has what could be stable without it, it may be full.
     fn go_on_ready(&mut self, giver: MemberId, effects: &mut Effects<ReplicaOwn>) {
         let others = self.others();
-        let Some(joining) = self.joining.as_mut() else { return };
+        let Some(joining) = self.joining.as_ref() else { return };
         let is_stored = joining.through.is_some_and(|through| through <= self.state.stable());
         if is_stored || self.desk.config.stable_when == StableWhen::InMemory {
             return self.desk.tell(giver, READY, 0, effects, |_| {});

@@ -218,3 +218,50 @@ pub(crate) fn write_source(source: Source, out: &mut Vec<u8>) {
 pub(crate) fn read_source(reader: &mut Reader<'_>) -> Result<Source, Refusal> {
     Ok((MemberId(reader.u8()?), reader.u64()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> Made {
+        let identity = Identity { client: [7; 16], number: 3 << 56 | 9 };
+        Made { identity, at_ms: 11, is_refused: true, reply: b"answer"[..].into() }
+    }
+
+    fn invalidate(content: Content) -> Invalidate {
+        let version = Version { counter: 1 << 40, member: 513 };
+        Invalidate { round: 5, done_below: 4, key: b"key"[..].into(), version, content, made: made() }
+    }
+
+    #[test]
+    fn a_write_is_read_back_and_a_cut_one_is_not() {
+        for content in [Content::Value(b"value"[..].into()), Content::Gone, Content::Note] {
+            let mut bytes = Vec::new();
+            write_invalidate(&invalidate(content.clone()), &mut bytes);
+            assert_eq!(read_invalidate(Reader::of(&bytes)), Ok(invalidate(content)));
+            for length in 0..bytes.len() {
+                assert_eq!(read_invalidate(Reader::of(&bytes[..length])), Err(Refusal::Damaged), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_short_is_read_back() {
+        let mut bytes = Vec::new();
+        write_ack(9, true, &mut bytes);
+        assert_eq!(read_ack(Reader::of(&bytes)), Ok((9, true)));
+        bytes.clear();
+        let version = Version { counter: 3, member: 2 };
+        let validate = Validate { round: 1, done_below: 2, key: b"k", version, is_stable: true };
+        write_validate(&validate, &mut bytes);
+        assert_eq!(read_validate(Reader::of(&bytes)), Ok(validate));
+        bytes.clear();
+        write_forward(&made().identity, b"op", &mut bytes);
+        assert_eq!(read_forward(Reader::of(&bytes)), Ok((made().identity, &b"op"[..])));
+        for why in REASONS {
+            bytes.clear();
+            write_refused(&made().identity, why, &mut bytes);
+            assert_eq!(read_refused(Reader::of(&bytes)), Ok((made().identity, why)));
+        }
+    }
+}

@@ -158,7 +158,8 @@ impl<S: State> Hermes<S> {
     /// What was overtaken is noted elsewhere only after what overtook it is there: else it could be taken for done
     /// and its successor be lost.
     fn may_send(&self, round: &Round) -> bool {
-        round.content != Content::Note || self.settling.is_done || self.only_notes_are_open()
+        let is_late = self.settling.is_done || self.only_notes_are_open();
+        round.content != Content::Note || is_late || self.plants(HermesFault::NotedTooEarly)
     }
 
     fn only_notes_are_open(&self) -> bool {

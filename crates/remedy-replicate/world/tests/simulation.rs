@@ -98,7 +98,9 @@ fn every_planted_fault_is_found() {
 /// The scenarios in which a fault of Hermes shows.
 fn hermes_for(fault: Fault, seed: u64) -> Scenario {
     match fault {
-        Fault::Hermes(HermesFault::GivenTakenForValid) => Scenario::storm(seed, Protocol::Hermes),
+        Fault::Hermes(
+            HermesFault::OvertakenForgotten | HermesFault::NotedTooEarly | HermesFault::GivenTakenForValid,
+        ) => Scenario::storm(seed, Protocol::Hermes),
         _ => Scenario::hermes(seed),
     }
 }
@@ -110,7 +112,7 @@ fn every_planted_fault_of_hermes_is_found() {
     for fault in common.into_iter().chain(HermesFault::ALL.map(Fault::Hermes)) {
         let with = |seed| Scenario { planted: Planted(Some(fault)), ..hermes_for(fault, seed) };
         let options = Options::<World> { scenario: &with, failures_max: 1, ..Options::default() };
-        match campaign(0..6_000, &options, |_| {}).failures.first() {
+        match campaign(0..20_000, &options, |_| {}).failures.first() {
             Some(found) => println!("{fault:?}: seed {} {:?}", found.seed, found.violation.invariant),
             None => missed.push(fault),
         }
