@@ -234,12 +234,12 @@ mod tests {
             stable_when: StableWhen::InMemory,
             lineage: None,
             limits: Limits::default(),
-            planted: Default::default(),
+            planted: crate::fault::Planted::default(),
         });
         assert!(desk.take_view(&View { epoch: 1, founded: 1, members: vec![member(1), member(2)] }));
         let mut effects = Effects::new();
         for _ in 0..7 {
-            desk.tell(MemberId(2), 1, 20_000, &mut effects, |out| out.extend_from_slice(&[0; 20_000]));
+            desk.tell(MemberId(2), 1, 20_000, &mut effects, |out| out.resize(out.len() + 20_000, 0));
         }
         desk.flush(&mut effects);
         let sizes: Vec<usize> = effects

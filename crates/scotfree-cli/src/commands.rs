@@ -12,6 +12,7 @@ mod doctor;
 #[cfg(feature = "lab")]
 mod evidence;
 mod external;
+mod group;
 mod lab;
 mod logs;
 mod manual;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Peer(flags) => {
             daemons::peer::run(sources().flags("cluster", &flags.cluster).flags("peer", &flags.settings))
         }
+        Command::Group(verb) => group::run(&verb),
         Command::Lab(command) => lab::run(command),
         #[cfg(feature = "lab")]
         Command::Bench(command) => bench::run(&command),

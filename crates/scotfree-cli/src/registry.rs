@@ -3,6 +3,7 @@
 
 use scotfree_core::{RemedyEntry, Stage};
 use scotfree_device::Maker;
+use scotfree_rpc::GroupMaker;
 use scotfree_sim::Simulation;
 #[cfg(feature = "xdp")]
 use scotfree_xdp::PartMaker;
@@ -35,6 +36,15 @@ macro_rules! remedy {
             simulation: remedy!(@simulation $($world)?),
         }
     };
+    (service $machine:ident, world = $world:ident) => {
+        Remedy {
+            entry: &$machine::ENTRY,
+            function: None,
+            #[cfg(feature = "xdp")]
+            part: None,
+            simulation: Some($world::SIMULATION),
+        }
+    };
     (@part) => { None };
     (@part $kernel:ident) => { Some($kernel::PART) };
     (@simulation) => { None };
@@ -46,6 +56,13 @@ pub const REMEDIES: &[Remedy] = &[
     // A line each, in the order in which packets pass their functions unless the configuration says otherwise.
     remedy!(remedy_cache, kernel = remedy_cache_kernel),
     remedy!(remedy_persist, kernel = remedy_persist_kernel, world = remedy_persist_world),
+    remedy!(service remedy_replicate, world = remedy_replicate_world),
+];
+
+/// What makes a service a member of a group.
+pub const GROUPS: &[GroupMaker] = &[
+    // A line each.
+    remedy_replicate_service::MAKER,
 ];
 
 /// Their functions of devices.

@@ -300,6 +300,31 @@ pub struct Kv {
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_device: Option<u16>,
+    /// The group of which this server is a member: several servers that keep one state (docs/groups.md)
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Its number in the group, from 1 to 255
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<u8>,
+    /// How the members agree (craq by default)
+    #[arg(long, value_name = "PROTOCOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Who says who belongs to the group: etcd:http://HOST:PORT/PREFIX, or static:FILE
+    #[arg(long, value_name = "PLACE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub membership: Option<String>,
+    /// The address for other members (UDP)
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Address>,
+    /// When a write of the group is answered: all members have stored it (stored, the default), or all have it in
+    /// memory (memory), which a power failure of all loses
+    #[arg(long, value_name = "WHEN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_when: Option<AnswerWhen>,
     /// Where updates go that are never applied (the log's name with .dead by default)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -313,6 +338,16 @@ pub struct Kv {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+}
+
+/// When a write of a group is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnswerWhen {
+    /// All members have stored it.
+    Stored,
+    /// All have it in memory.
+    Memory,
 }
 
 /// The sidecar behind which a Redis serves.

@@ -19,7 +19,7 @@ pub(crate) fn run(membership: &str, command: &GroupCommand) -> Result<String, St
                 protocol: protocol.clone(),
                 lease_ms: *lease_ms,
                 members: listed.collect(),
-                ..Group::default()
+                fingerprint: None,
             };
             Ok(match init(&endpoint, &group)? {
                 Done::Now => format!("made the group {}; start its members\n", group.name),

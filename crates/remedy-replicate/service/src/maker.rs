@@ -5,7 +5,7 @@ use crate::kept::Kept;
 use crate::peers::Peers;
 use crate::service::{Inner, Parts, ReplicatedService};
 use remedy_replicate::{
-    group_name_hash, Chain, Limits, MemberConfig, MemberId, Planted, ReadsAt, Replica, StableWhen,
+    group_name_hash, Chain, Hermes, Limits, MemberConfig, MemberId, Planted, ReadsAt, Replica, StableWhen,
 };
 use remedy_replicate_membership::{
     Endpoint, EtcdMembership, EtcdSettings, Membership, Myself, StaticMembership,
@@ -17,13 +17,16 @@ use scotfree_state::State;
 use scotfree_wire::Direction;
 
 /// Makes services members of a group.
-pub const MAKER: GroupMaker = GroupMaker { protocols: &["chain", "craq"], member, command: commands::run };
+pub const MAKER: GroupMaker =
+    GroupMaker { protocols: &["craq", "chain", "hermes"], member, command: commands::run };
 
+// The shape of a maker is everybody's: it is given the plan.
+#[allow(clippy::needless_pass_by_value)]
 fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<Box<dyn Service>, String> {
     let kept = Kept::open(&plan.kept)?;
     let peers = Peers::bind(plan.peers)
         .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
-    let membership = membership(&plan, &inner)?;
+    let membership = membership(&plan, &inner, kept.lineage())?;
     let config = MemberConfig {
         group: group_name_hash(&plan.group, &plan.protocol),
         id: MemberId(plan.id),
@@ -59,11 +62,12 @@ fn machine(
     match protocol {
         "chain" => Ok(Box::new(Chain::new(config, ReadsAt::Tail, inner))),
         "craq" => Ok(Box::new(Chain::new(config, ReadsAt::Anyone, inner))),
+        "hermes" => Ok(Box::new(Hermes::new(config, inner))),
         other => Err(format!("there is no protocol {other}: choose one of {}", MAKER.protocols.join(", "))),
     }
 }
 
-fn membership(plan: &GroupPlan, inner: &Inner) -> Result<Box<dyn Membership>, String> {
+fn membership(plan: &GroupPlan, inner: &Inner, founded: Option<u64>) -> Result<Box<dyn Membership>, String> {
     let myself = Myself {
         group: plan.group.clone(),
         id: MemberId(plan.id),
@@ -80,7 +84,9 @@ fn membership(plan: &GroupPlan, inner: &Inner) -> Result<Box<dyn Membership>, St
                 protocol: plan.protocol.clone(),
                 drift_ppm_max: plan.drift_ppm_max,
                 applied: inner.mark().0,
-                progress_every: Nanos::from_secs(5),
+                founded,
+                // Each time leaves a revision at etcd.
+                progress_every: Nanos::from_secs(60),
             };
             let started = EtcdMembership::start(settings, myself);
             Ok(Box::new(started.map_err(|error| format!("a thread that speaks to etcd: {error}"))?))

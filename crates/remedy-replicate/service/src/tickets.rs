@@ -28,7 +28,7 @@ pub(crate) struct Held {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    tickets: BTreeMap<u64, Ticket>,
+    begun: BTreeMap<u64, Ticket>,
     last: u64,
     told: u64,
     /// Writes without an answer, by session, and the reads behind them.
@@ -41,7 +41,7 @@ impl Tickets {
         self.last = ticket;
         *self.writes.entry(session).or_default() += u32::from(seq.is_some());
         let begun = Ticket { session, seq, is_answered: false, is_stable: false, after: 0 };
-        self.tickets.insert(ticket, begun);
+        self.begun.insert(ticket, begun);
     }
 
     /// Whether a read of this session must wait: its own writes come first.
@@ -55,7 +55,7 @@ impl Tickets {
 
     /// A request has its answer. The reads that it held up.
     pub(crate) fn answer(&mut self, ticket: u64, after: u64) -> VecDeque<Held> {
-        let Some(begun) = self.tickets.get_mut(&ticket).filter(|begun| !begun.is_answered) else {
+        let Some(begun) = self.begun.get_mut(&ticket).filter(|begun| !begun.is_answered) else {
             return VecDeque::new();
         };
         begun.is_answered = true;
@@ -73,25 +73,25 @@ impl Tickets {
     }
 
     pub(crate) fn get(&self, ticket: u64) -> Option<Ticket> {
-        self.tickets.get(&ticket).copied()
+        self.begun.get(&ticket).copied()
     }
 
     pub(crate) fn settle(&mut self, ticket: u64) {
-        if let Some(begun) = self.tickets.get_mut(&ticket) {
+        if let Some(begun) = self.begun.get_mut(&ticket) {
             begun.is_stable = true;
         }
     }
 
     /// Tells how far all are stable, given that so many writes are stored here.
     pub(crate) fn tell(&mut self, stored: u64, replies: &mut Replies) {
-        while let Some(first) = self.tickets.first_entry() {
+        while let Some(first) = self.begun.first_entry() {
             let begun = first.get();
             if !(begun.is_answered && begun.is_stable && begun.after <= stored) {
                 break;
             }
             first.remove();
         }
-        let through = self.tickets.keys().next().map_or(self.last, |first| first - 1);
+        let through = self.begun.keys().next().map_or(self.last, |first| first - 1);
         if through > self.told {
             self.told = through;
             replies.stable(through);

@@ -7,21 +7,28 @@ use super::{
 };
 use crate::config::Sources;
 use crate::failure::{required, Failure};
+use crate::registry::GROUPS;
 use crate::serve::{begin, keep_files_private, say_reload, InForce, Listening, Messages};
-use crate::settings::{Config, Kv};
+use crate::settings::{AnswerWhen, Config, Kv};
 use crate::text::Size;
 use scotfree_core::DeviceId;
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
-use scotfree_rpc::{Exclusions, ServerConfig, ServerOptions, ServerRuntime, SharedKey};
+use scotfree_resp::codec::write_error;
+use scotfree_resp::payload::{write_response, ResponseFlags};
+use scotfree_rpc::{Exclusions, GroupPlan, ServerConfig, ServerOptions, ServerRuntime, Service, SharedKey};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Of a write-ahead file, unless another size is named.
 const LOG: Size = Size(128 << 20);
+/// How members of a group agree, unless they are told otherwise.
+const PROTOCOL: &str = "craq";
+/// By how much clocks go wrong at most, in parts of a million.
+const DRIFT_PPM_MAX: u32 = 500;
 
 /// What the settings mean, all of it there.
 struct Plan {
@@ -33,6 +40,17 @@ struct Plan {
     excluded: Vec<DeviceId>,
     vouches: bool,
     dead_letters: PathBuf,
+    group: Option<Group>,
+}
+
+/// A member of a group, as the settings say it.
+struct Group {
+    name: String,
+    id: u8,
+    protocol: String,
+    membership: String,
+    peers: SocketAddr,
+    is_stored_first: bool,
 }
 
 /// Runs the server until it is told to end.
@@ -50,6 +68,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     service.tell(move |line| teller.say(line));
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let shared = SharedKey::from(key.clone());
+    let service = grouped(&plan, service, &recovery, &key, &messages)?;
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     say_excluded(&messages, &plan.excluded);
@@ -125,7 +144,67 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
         index: kv.index.unwrap_or_default().kind(),
         log,
         dead_letters,
+        group: group(kv)?,
     })
+}
+
+fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
+    let Some(name) = kv.group.clone() else { return Ok(None) };
+    let protocol = kv.protocol.clone().unwrap_or_else(|| PROTOCOL.to_owned());
+    let known = GROUPS.iter().any(|maker| maker.protocols.contains(&protocol.as_str()));
+    if !known {
+        let all: Vec<&str> = GROUPS.iter().flat_map(|maker| maker.protocols).copied().collect();
+        return Err(Failure::usage(format!(
+            "there is no protocol {protocol} here: choose one of {}",
+            all.join(", ")
+        )));
+    }
+    Ok(Some(Group {
+        name,
+        id: required(kv.member.as_ref(), "kv", "member")?,
+        protocol,
+        membership: required(kv.membership.as_ref(), "kv", "membership")?,
+        peers: required(kv.peers.as_ref(), "kv", "peers")?.0,
+        is_stored_first: kv.answer_when != Some(AnswerWhen::Memory),
+    }))
+}
+
+/// The service itself, or as a member of its group.
+fn grouped(
+    plan: &Plan,
+    service: KvService<DiskDomain>,
+    recovery: &KvRecovery,
+    key: &ClusterKey,
+    messages: &Messages,
+) -> Result<Box<dyn Service>, Failure> {
+    let Some(group) = &plan.group else { return Ok(Box::new(service)) };
+    let of_protocol = |maker: &&scotfree_rpc::GroupMaker| maker.protocols.contains(&group.protocol.as_str());
+    let maker = GROUPS.iter().find(of_protocol).expect("the plan has a protocol that there is");
+    let teller = messages.clone();
+    let member = GroupPlan {
+        group: group.name.clone(),
+        id: group.id,
+        protocol: group.protocol.clone(),
+        membership: group.membership.clone(),
+        peers: group.peers,
+        clients: plan.listen,
+        boot: recovery.epoch.0,
+        key: key.clone(),
+        is_stored_first: group.is_stored_first,
+        kept: plan.log.with_extension("group"),
+        drift_ppm_max: DRIFT_PPM_MAX,
+        decline,
+    };
+    (maker.member)(member, Box::new(service), Box::new(move |line| teller.say(line)))
+        .map_err(Failure::environment)
+}
+
+/// Why a member does not execute a request, as a reply.
+fn decline(why: &str) -> Vec<u8> {
+    let (mut answer, mut reply) = (Vec::new(), Vec::new());
+    write_error(&mut answer, why);
+    write_response(&mut reply, ResponseFlags::NONE, &answer);
+    reply
 }
 
 fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
@@ -145,11 +224,11 @@ fn bind(listen: SocketAddr) -> Result<UdpTransport, Failure> {
 fn runtime(
     plan: &Plan,
     transport: UdpTransport,
-    service: KvService<DiskDomain>,
+    service: Box<dyn Service>,
     recovery: &KvRecovery,
     key: ClusterKey,
     kv: &Kv,
-) -> Result<ServerRuntime<UdpTransport, KvService<DiskDomain>>, Failure> {
+) -> Result<ServerRuntime<UdpTransport, Box<dyn Service>>, Failure> {
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;

@@ -1,0 +1,68 @@
+//! The command `scot group`: groups of servers that keep one state, at etcd.
+//!
+//! Invariant: each verb can be repeated.
+
+use crate::cli::GroupVerb;
+use crate::failure::Failure;
+use crate::out;
+use crate::registry::GROUPS;
+use scotfree_rpc::GroupCommand;
+use std::time::{Duration, Instant};
+
+/// Does what is asked.
+pub fn run(verb: &GroupVerb) -> Result<(), Failure> {
+    match verb {
+        GroupVerb::Init { membership, name, protocol, lease_ms, members } => {
+            let known: Vec<&str> = GROUPS.iter().flat_map(|maker| maker.protocols).copied().collect();
+            if !known.contains(&protocol.as_str()) {
+                let all = known.join(", ");
+                return Err(Failure::usage(format!(
+                    "there is no protocol {protocol} here: choose one of {all}"
+                )));
+            }
+            let members = members.iter().map(|member| (member.id, member.peers, member.clients)).collect();
+            let (group, protocol) = (name.clone(), protocol.clone());
+            say(membership, &GroupCommand::Init { group, protocol, lease_ms: *lease_ms, members })
+        }
+        GroupVerb::Status { membership } => say(membership, &GroupCommand::Status),
+        GroupVerb::Add { membership, id, wait } => wait_for(membership, *id, Duration::from_secs(*wait)),
+        GroupVerb::Remove { membership, id } => say(membership, &GroupCommand::Remove { id: *id }),
+        GroupVerb::View { membership } => say(membership, &GroupCommand::View),
+    }
+}
+
+fn ask(membership: &str, command: &GroupCommand) -> Result<String, Failure> {
+    let maker = GROUPS.first().ok_or_else(|| Failure::usage("this scot was built without groups"))?;
+    (maker.command)(membership, command).map_err(Failure::environment)
+}
+
+fn say(membership: &str, command: &GroupCommand) -> Result<(), Failure> {
+    let text = ask(membership, command)?;
+    out::line(format_args!("{}", text.trim_end()));
+    Ok(())
+}
+
+/// Asks again and again, and says what has changed.
+fn wait_for(membership: &str, id: u8, limit: Duration) -> Result<(), Failure> {
+    let (begin, of_member) = (Instant::now(), format!("member {id}: "));
+    let mut said = String::new();
+    loop {
+        let status = ask(membership, &GroupCommand::Status)?;
+        let line = status.lines().map(str::trim).find(|line| line.starts_with(&of_member));
+        let line = line.map_or_else(
+            || format!("{of_member}not there: start scot kv --group … --member {id}"),
+            str::to_owned,
+        );
+        if line != said {
+            out::line(format_args!("{line}"));
+            said.clone_from(&line);
+        }
+        if line.starts_with(&format!("{of_member}full;")) && !line.contains("not alive") {
+            return Ok(());
+        }
+        if begin.elapsed() >= limit {
+            return Err(Failure::environment(format!("after {} s: {line}", limit.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
