@@ -644,15 +644,16 @@ impl World {
         if !self.membership.hear(self.engine.now, index, self.nodes[index].boot, mark) {
             return;
         }
+        // A lease is of the newest view only: one that has gone on without a member says nothing for its older one.
+        if self.nodes[index].view.as_ref().is_none_or(|view| view.epoch < self.membership.view.epoch) {
+            let view = self.membership.view.clone();
+            return self.give_view(index, &view);
+        }
         // The lease counts from when the keep-alive was sent, less what clocks may be wrong (G1).
         let lease = self.scenario.lease.0;
         let until = sent.plus(Nanos(lease - lease * 2 * self.scenario.drift_ppm_max / 1_000_000));
         if self.nodes[index].paused_until <= self.engine.now {
             self.act(index, |machine, _, _| machine.on_lease(until));
-        }
-        if self.nodes[index].view.as_ref().is_none_or(|view| view.epoch < self.membership.view.epoch) {
-            let view = self.membership.view.clone();
-            self.give_view(index, &view);
         }
     }
 
