@@ -172,7 +172,7 @@ fn static_file(folder: &Path) -> String {
 
 #[test]
 fn three_members_of_a_file_keep_one_count_whichever_is_asked() {
-    for protocol in ["chain", "craq"] {
+    for protocol in ["chain", "craq", "hermes"] {
         let mut group = Group::new(&format!("group-{protocol}"), protocol, static_file);
         let mut text = "epoch = 1\n".to_owned();
         for (index, (peers, clients)) in group.addresses.iter().take(3).enumerate() {
