@@ -871,6 +871,97 @@ pub enum Key {
     },
 }
 
+/// What is asked of a group.
+#[derive(Debug, Subcommand)]
+pub enum GroupVerb {
+    /// Make a group at etcd; its members write the first view when all of them are there
+    #[command(after_help = "Examples:
+  scot group init etcd:http://10.0.0.9:2379/scotfree/g1 --name g1 \\
+      --member 1=10.0.0.2:51900,10.0.0.2:51000 --member 2=10.0.0.3:51900,10.0.0.3:51000 \\
+      --member 3=10.0.0.4:51900,10.0.0.4:51000
+Can be repeated. Then start scot kv --group g1 --member 1 … on each host. See docs/groups.md.")]
+    Init {
+        /// Where the group is kept: etcd:http://HOST:PORT/PREFIX
+        membership: String,
+        /// Its name
+        #[arg(long)]
+        name: String,
+        /// How its members agree
+        #[arg(long, default_value = "craq")]
+        protocol: String,
+        /// How long a member may be silent before the others go on without it
+        #[arg(long, value_name = "MILLISECONDS", default_value_t = 2_000)]
+        lease_ms: u64,
+        /// One of the first members: its number, its address for members, and that for clients
+        #[arg(long = "member", value_name = "ID=PEERS,CLIENTS", required = true)]
+        members: Vec<GroupMemberSpec>,
+    },
+    /// Who belongs to the group, who is alive, and how far each is
+    #[command(after_help = "Examples:
+  scot group status etcd:http://10.0.0.9:2379/scotfree/g1")]
+    Status {
+        /// Where the group is kept
+        membership: String,
+    },
+    /// Wait until a member that was started belongs to the group and has its state
+    #[command(after_help = "Examples:
+  scot kv --group g1 --member 4 … &                  a member joins by being started
+  scot group add etcd:http://10.0.0.9:2379/scotfree/g1 4
+Ends with 1 if it has not the state within the time that --wait says.")]
+    Add {
+        /// Where the group is kept
+        membership: String,
+        /// Its number
+        id: u8,
+        /// How long to wait for it
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        wait: u64,
+    },
+    /// Leave a member out that was stopped for good
+    #[command(after_help = "Examples:
+  scot group remove etcd:http://10.0.0.9:2379/scotfree/g1 3
+A member that is silent is left out by the others when its lease is over; this says so at once. One that lives, and
+the last that has the state, are not left out.")]
+    Remove {
+        /// Where the group is kept
+        membership: String,
+        /// Its number
+        id: u8,
+    },
+    /// The view as it is at etcd
+    #[command(after_help = "Examples:
+  scot group view etcd:http://10.0.0.9:2379/scotfree/g1")]
+    View {
+        /// Where the group is kept
+        membership: String,
+    },
+}
+
+/// A member as `scot group init` is told it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupMemberSpec {
+    /// Its number.
+    pub id: u8,
+    /// Its address for members.
+    pub peers: SocketAddr,
+    /// Its address for clients.
+    pub clients: SocketAddr,
+}
+
+impl std::str::FromStr for GroupMemberSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GroupMemberSpec, String> {
+        let wrong =
+            || format!("{text}: a member is ID=PEERS,CLIENTS, such as 1=10.0.0.2:51900,10.0.0.2:51000");
+        let (id, addresses) = text.split_once('=').ok_or_else(wrong)?;
+        let (peers, clients) = addresses.split_once(',').ok_or_else(wrong)?;
+        let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
+        let address = |text: &str| text.parse().map_err(|_| wrong());
+        Ok(GroupMemberSpec { id, peers: address(peers)?, clients: address(clients)? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -949,94 +1040,6 @@ mod tests {
         let is_typed = before.is_empty() || before.trim_start().starts_with("ip netns exec ");
         is_typed.then(|| line[before.len()..].split(';').next().unwrap_or_default())
     }
-}
-
-/// What is asked of a group.
-#[derive(Debug, Subcommand)]
-pub enum GroupVerb {
-    /// Make a group at etcd; its members write the first view when all of them are there
-    #[command(after_help = "Examples:
-  scot group init etcd:http://10.0.0.9:2379/scotfree/g1 --name g1 \\
-      --member 1=10.0.0.2:51900,10.0.0.2:51000 --member 2=10.0.0.3:51900,10.0.0.3:51000 \\
-      --member 3=10.0.0.4:51900,10.0.0.4:51000
-Can be repeated. Then start scot kv --group g1 --member 1 … on each host. See docs/groups.md.")]
-    Init {
-        /// Where the group is kept: etcd:http://HOST:PORT/PREFIX
-        membership: String,
-        /// Its name
-        #[arg(long)]
-        name: String,
-        /// How its members agree
-        #[arg(long, default_value = "craq")]
-        protocol: String,
-        /// How long a member may be silent before the others go on without it
-        #[arg(long, value_name = "MILLISECONDS", default_value_t = 2_000)]
-        lease_ms: u64,
-        /// One of the first members: its number, its address for members, and that for clients
-        #[arg(long = "member", value_name = "ID=PEERS,CLIENTS", required = true)]
-        members: Vec<GroupMemberSpec>,
-    },
-    /// Who belongs to the group, who is alive, and how far each is
-    Status {
-        /// Where the group is kept
-        membership: String,
-    },
-    /// Wait until a member that was started belongs to the group and has its state
-    #[command(after_help = "Examples:
-  scot kv --group g1 --member 4 … &                  a member joins by being started
-  scot group add etcd:http://10.0.0.9:2379/scotfree/g1 4
-Ends with 1 if it has not the state within the time that --wait says.")]
-    Add {
-        /// Where the group is kept
-        membership: String,
-        /// Its number
-        id: u8,
-        /// How long to wait for it
-        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-        wait: u64,
-    },
-    /// Leave a member out that was stopped for good
-    Remove {
-        /// Where the group is kept
-        membership: String,
-        /// Its number
-        id: u8,
-    },
-    /// The view as it is at etcd
-    View {
-        /// Where the group is kept
-        membership: String,
-    },
-}
-
-/// A member as `scot group init` is told it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupMemberSpec {
-    /// Its number.
-    pub id: u8,
-    /// Its address for members.
-    pub peers: SocketAddr,
-    /// Its address for clients.
-    pub clients: SocketAddr,
-}
-
-impl std::str::FromStr for GroupMemberSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<GroupMemberSpec, String> {
-        let wrong =
-            || format!("{text}: a member is ID=PEERS,CLIENTS, such as 1=10.0.0.2:51900,10.0.0.2:51000");
-        let (id, addresses) = text.split_once('=').ok_or_else(wrong)?;
-        let (peers, clients) = addresses.split_once(',').ok_or_else(wrong)?;
-        let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
-        let address = |text: &str| text.parse().map_err(|_| wrong());
-        Ok(GroupMemberSpec { id, peers: address(peers)?, clients: address(clients)? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_member_is_a_number_and_two_addresses() {

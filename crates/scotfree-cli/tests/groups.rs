@@ -57,7 +57,7 @@ fn free_addresses(count: usize) -> Vec<SocketAddr> {
 impl Group {
     fn new(name: &str, protocol: &'static str, membership: impl FnOnce(&Path) -> String) -> Group {
         let folder = Scratch::new(name).expect("temporary files can be written");
-        let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = scotfree_core::to_hex(&SECRET);
         let key = folder.path().join("key");
         fs::write(&key, digits).expect("the folder is ours");
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("the file is ours");
@@ -176,8 +176,9 @@ fn three_members_of_a_file_keep_one_count_whichever_is_asked() {
         let mut group = Group::new(&format!("group-{protocol}"), protocol, static_file);
         let mut text = "epoch = 1\n".to_owned();
         for (index, (peers, clients)) in group.addresses.iter().take(3).enumerate() {
-            text +=
-                &format!("[[member]]\nid = {}\npeers = \"{peers}\"\nclients = \"{clients}\"\n", index + 1);
+            let member =
+                format!("[[member]]\nid = {}\npeers = \"{peers}\"\nclients = \"{clients}\"\n", index + 1);
+            text.push_str(&member);
         }
         fs::write(group.folder.path().join("members.toml"), text).expect("the folder is ours");
         (1..=3).for_each(|id| group.start(id));
@@ -232,7 +233,9 @@ fn a_group_goes_on_when_a_member_is_killed_and_takes_it_and_a_fourth_in() {
         .map(|id| format!("{id}={},{}", group.addresses[id - 1].0, group.addresses[id - 1].1))
         .collect();
     let mut init = vec!["group", "init", &place, "--name", "g", "--lease-ms", "1000"];
-    members.iter().for_each(|member| init.extend(["--member", member]));
+    for member in &members {
+        init.extend(["--member", member]);
+    }
     for said in ["made the group", "was made before"] {
         let (is_done, text) = scot(&init);
         assert!(is_done && text.contains(said), "{text}");
