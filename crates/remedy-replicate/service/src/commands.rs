@@ -1,8 +1,9 @@
 //! What an operator asks of a group.
 
-use remedy_replicate::MemberId;
+use remedy_replicate::{Member, MemberId, View};
 use remedy_replicate_membership::{init, remove, status, view, Done, Endpoint, Group, Listed, Status};
 use scotfree_rpc::GroupCommand;
+use serde_json::{json, Value};
 
 /// Does it; what to print.
 pub(crate) fn run(membership: &str, command: &GroupCommand) -> Result<String, String> {
@@ -28,7 +29,7 @@ pub(crate) fn run(membership: &str, command: &GroupCommand) -> Result<String, St
         }
         GroupCommand::Status => status(&endpoint).map(|status| in_words(&status)),
         GroupCommand::View => match view(&endpoint)? {
-            Some(view) => Ok(format!("{view:?}\n")),
+            Some(view) => Ok(as_json(&view)),
             None => Err("no view was written yet: it is when all listed members are there".to_owned()),
         },
         GroupCommand::Remove { id } => Ok(match remove(&endpoint, MemberId(*id))? {
@@ -36,6 +37,20 @@ pub(crate) fn run(membership: &str, command: &GroupCommand) -> Result<String, St
             Done::Before => format!("member {id} was not in the view\n"),
         }),
     }
+}
+
+fn as_json(view: &View) -> String {
+    let member = |member: &Member| {
+        json!({
+            "id": member.id.0,
+            "boot": member.boot,
+            "peers": member.peers,
+            "clients": member.clients,
+            "standing": format!("{:?}", member.standing).to_lowercase(),
+        })
+    };
+    let members: Vec<Value> = view.members.iter().map(member).collect();
+    format!("{}\n", json!({ "epoch": view.epoch, "founded": view.founded, "members": members }))
 }
 
 fn in_words(status: &Status) -> String {
