@@ -64,8 +64,6 @@ pub enum HermesFault {
     NotSettled,
     /// G6: what was overtaken before all had it is not noted by all in a new view.
     OvertakenForgotten,
-    /// G6: what was overtaken is noted by all before what overtook it is there.
-    NotedTooEarly,
     /// G8: a joiner answers before it has the state.
     JoinerAnswers,
     /// G8: nobody waits for a joiner's acknowledgement.
@@ -82,7 +80,7 @@ pub enum HermesFault {
 
 impl HermesFault {
     /// All of them.
-    pub const ALL: [HermesFault; 18] = [
+    pub const ALL: [HermesFault; 17] = [
         HermesFault::InvalidAnswered,
         HermesFault::AcksKept,
         HermesFault::AckShort,
@@ -94,7 +92,6 @@ impl HermesFault {
         HermesFault::AnyoneCoordinates,
         HermesFault::NotSettled,
         HermesFault::OvertakenForgotten,
-        HermesFault::NotedTooEarly,
         HermesFault::JoinerAnswers,
         HermesFault::JoinerNotCounted,
         HermesFault::EarlyDropped,

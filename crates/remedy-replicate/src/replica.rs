@@ -114,6 +114,9 @@ pub enum Decline {
     /// The protocol orders each key by itself.
     #[error("a request of several keys needs one order of all: only a group of the protocol chain or craq has that")]
     SeveralKeys,
+    /// The answer does not fit what members send each other.
+    #[error("the answer is too large to be passed from one member to another: ask for less at once")]
+    TooLarge,
     /// Others' writes came between, again and again.
     #[error("others have written the key again and again while it was being changed")]
     Contended,

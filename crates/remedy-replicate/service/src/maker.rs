@@ -26,16 +26,18 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
     let kept = Kept::open(&plan.kept)?;
     let peers = Peers::bind(plan.peers)
         .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
-    let membership = membership(&plan, &inner, kept.lineage())?;
+    // Data that no group has written is of no history, whatever was kept beside it.
+    let lineage = kept.lineage().filter(|_| inner.mark().0 > 0 || plan.protocol == "hermes");
+    let membership = membership(&plan, &inner, lineage)?;
     let config = MemberConfig {
-        group: group_name_hash(&plan.group, &plan.protocol),
+        group: group_of(&plan, &inner),
         id: MemberId(plan.id),
         boot: plan.boot,
         address: plan.peers,
         keys: plan.key.controls(Direction::MemberToMember),
         real_ms_at_zero: now_realtime().since(now_monotonic()).0 / 1_000_000,
         stable_when: if plan.is_stored_first { StableWhen::Stored } else { StableWhen::InMemory },
-        lineage: kept.lineage(),
+        lineage,
         limits: Limits::default(),
         planted: Planted::default(),
     };
@@ -52,6 +54,12 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         decline,
         say,
     })))
+}
+
+/// The group as members name it to each other: those that would not agree are refused.
+fn group_of(plan: &GroupPlan, inner: &Inner) -> u64 {
+    let when = if plan.is_stored_first { "stored" } else { "memory" };
+    group_name_hash(&plan.group, &format!("{} {when} {:x}", plan.protocol, inner.fingerprint()))
 }
 
 fn machine(

@@ -44,6 +44,8 @@ pub struct ReplicatedService {
     tickets: Tickets,
     inner_replies: Replies,
     events: Vec<MembershipEvent>,
+    /// The request that is being executed at this moment.
+    executing: Option<u64>,
     broken: Option<String>,
     lease_until: Nanos,
 }
@@ -58,6 +60,7 @@ impl ReplicatedService {
             tickets: Tickets::default(),
             inner_replies: Replies::new(),
             events: Vec::new(),
+            executing: None,
             broken: None,
             lease_until: Nanos(0),
         }
@@ -103,45 +106,69 @@ impl ReplicatedService {
     fn on_own(&mut self, now: Nanos, own: ReplicaOwn, replies: &mut Replies) {
         match own {
             ReplicaOwn::Answer { ticket, reply, is_refused } => {
-                let bytes = self.effects.bytes(reply);
-                replies.reply(ticket, is_refused, |out| out.extend_from_slice(bytes));
-                self.end(now, ticket);
+                let after = self.take_place(ticket);
+                self.tickets.answer(ticket, self.effects.bytes(reply), is_refused, after);
+                self.release(now, ticket);
             }
-            ReplicaOwn::Decline { ticket, why } => {
-                let text = format!("{} {why}", code_of(why));
-                let bytes = (self.parts.decline)(&text);
-                replies.reply(ticket, true, |out| out.extend_from_slice(&bytes));
-                self.end(now, ticket);
-                self.tickets.settle(ticket);
-            }
+            ReplicaOwn::Decline { ticket, why } => self.decline(now, ticket, why, replies),
             ReplicaOwn::Stable { ticket } => self.tickets.settle(ticket),
-            ReplicaOwn::Lost { ticket } => {
-                if let Some(ticket) = self.tickets.get(ticket) {
-                    replies.fail_session(ticket.session);
-                }
-                self.tickets.settle(ticket);
-            }
+            ReplicaOwn::Lost { ticket } => self.lose(now, ticket, replies),
             ReplicaOwn::Promote { member, epoch } => self.parts.membership.promote(member, epoch),
         }
     }
 
-    /// A request has its answer: its place is stored, and the reads behind it go on.
-    fn end(&mut self, now: Nanos, ticket: u64) {
+    /// A request is not executed. A write that had been taken already may be executed still: its session ends without
+    /// an answer, and whoever sends it again elsewhere says the same identity.
+    fn decline(&mut self, now: Nanos, ticket: u64, why: Decline, replies: &mut Replies) {
+        let is_write = self.tickets.get(ticket).is_some_and(|ticket| ticket.seq.is_some());
+        if is_write && self.executing != Some(ticket) {
+            return self.lose(now, ticket, replies);
+        }
+        let bytes = (self.parts.decline)(&format!("{} {why}", code_of(why)));
+        let after = self.take_place(ticket);
+        self.tickets.answer(ticket, &bytes, true, after);
+        self.tickets.settle(ticket);
+        self.release(now, ticket);
+    }
+
+    fn lose(&mut self, now: Nanos, ticket: u64, replies: &mut Replies) {
+        self.release(now, ticket);
+        if let Some(lost) = self.tickets.forget(ticket) {
+            replies.fail_session(lost.session);
+        }
+    }
+
+    /// Stores the place of a write that has its answer; so many writes have to be stored for that.
+    fn take_place(&mut self, ticket: u64) -> u64 {
         let write = self.tickets.get(ticket).and_then(|ticket| Some((ticket.session, ticket.seq?)));
         let number = write.map_or(0, |(session, seq)| self.inner_mut().take_place(session, seq).number);
-        let after = if self.parts.is_stored_first { number } else { 0 };
-        for Held { ticket, op } in self.tickets.answer(ticket, after) {
+        if self.parts.is_stored_first {
+            number
+        } else {
+            0
+        }
+    }
+
+    /// The reads behind a write that is over go on.
+    fn release(&mut self, now: Nanos, ticket: u64) {
+        let Some(session) =
+            self.tickets.get(ticket).filter(|ticket| ticket.seq.is_some()).map(|ticket| ticket.session)
+        else {
+            return;
+        };
+        for Held { ticket, op } in self.tickets.release(ticket, session) {
             self.begin_read(now, ticket, &op);
         }
     }
 
     // ---- what comes in
 
-    fn receive(&mut self, now: Nanos) -> std::io::Result<()> {
+    fn receive(&mut self) -> std::io::Result<()> {
         let Parts { peers, machine, .. } = &mut self.parts;
         let effects = &mut self.effects;
         for _ in 0..BURSTS_PER_POLL_MAX {
-            if !peers.receive(|bytes| machine.on_message(now, bytes, effects))? {
+            // The clock is read behind the arrival: a lease that ended before is over.
+            if !peers.receive(|bytes| machine.on_message(now_monotonic(), bytes, effects))? {
                 break;
             }
         }
@@ -208,7 +235,7 @@ impl ReplicatedService {
         self.hear(now);
         // What a new view replaces is not to be found again as if it were of the group.
         self.keep();
-        self.receive(now)?;
+        self.receive()?;
         self.poll_inner(wants_stable, replies);
         self.parts.machine.on_stored(now, &mut self.effects);
         if self.parts.machine.next_timer().is_some_and(|at| at <= now) {
@@ -255,7 +282,7 @@ fn code_of(why: Decline) -> &'static str {
     match why {
         Decline::NoView | Decline::NoLease => "NOTSERVING",
         Decline::Busy | Decline::Contended | Decline::NoRoom => "BUSY",
-        Decline::Forgotten | Decline::SeveralKeys => "ERR",
+        Decline::Forgotten | Decline::SeveralKeys | Decline::TooLarge => "ERR",
     }
 }
 
@@ -276,7 +303,9 @@ impl Handler for ReplicatedService {
             let write = Write { ticket: request.ticket, identity, session: place, op: request.payload };
             self.parts.machine.write(now, &write, &mut self.effects);
         }
+        self.executing = Some(request.ticket);
         self.absorb(now, replies);
+        self.executing = None;
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
@@ -366,5 +395,12 @@ impl Service for ReplicatedService {
 
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
         self.inner_mut().dead_letter(letter);
+    }
+}
+
+/// One that is stopped leaves its group: the others go on at once.
+impl Drop for ReplicatedService {
+    fn drop(&mut self) {
+        self.parts.membership.leave();
     }
 }

@@ -1,21 +1,28 @@
-//! Requests under way at this member, and up to which all are stable.
+//! Requests under way at this member: their answers until they are stable, and up to which all are stable.
 //!
-//! Invariant: a server is told that a request is stable when all before it are, too.
+//! Invariant: an answer leaves when it is stable, and no sooner; a server is told that a request is stable when all
+//! before it are, too. A read waits for the writes that its session has sent before it, and for no later ones.
 
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_rpc::Replies;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A request that has a ticket.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ticket {
     pub(crate) session: SessionId,
     /// The place of a write.
     pub(crate) seq: Option<SeqNum>,
-    is_answered: bool,
+    answer: Option<Answer>,
     is_stable: bool,
     /// So many writes must be stored here before it is stable.
-    pub(crate) after: u64,
+    after: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    bytes: Vec<u8>,
+    is_refused: bool,
 }
 
 /// A read that waits for the writes of its session.
@@ -29,68 +36,92 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     begun: BTreeMap<u64, Ticket>,
+    /// Those that have an answer and are stable but for this member's storage.
+    due: BTreeSet<u64>,
     last: u64,
     told: u64,
     /// Writes without an answer, by session, and the reads behind them.
-    writes: BTreeMap<SessionId, u32>,
+    writes: BTreeMap<SessionId, BTreeSet<u64>>,
     held: BTreeMap<SessionId, VecDeque<Held>>,
 }
 
 impl Tickets {
     pub(crate) fn begin(&mut self, ticket: u64, session: SessionId, seq: Option<SeqNum>) {
         self.last = ticket;
-        *self.writes.entry(session).or_default() += u32::from(seq.is_some());
-        let begun = Ticket { session, seq, is_answered: false, is_stable: false, after: 0 };
-        self.begun.insert(ticket, begun);
+        if seq.is_some() {
+            self.writes.entry(session).or_default().insert(ticket);
+        }
+        self.begun.insert(ticket, Ticket { session, seq, answer: None, is_stable: false, after: 0 });
     }
 
     /// Whether a read of this session must wait: its own writes come first.
     pub(crate) fn must_wait(&self, session: SessionId) -> bool {
-        self.writes.get(&session).is_some_and(|writes| *writes > 0)
+        self.writes.contains_key(&session)
     }
 
     pub(crate) fn hold(&mut self, session: SessionId, held: Held) {
         self.held.entry(session).or_default().push_back(held);
     }
 
-    /// A request has its answer. The reads that it held up.
-    pub(crate) fn answer(&mut self, ticket: u64, after: u64) -> VecDeque<Held> {
-        let Some(begun) = self.begun.get_mut(&ticket).filter(|begun| !begun.is_answered) else {
-            return VecDeque::new();
-        };
-        begun.is_answered = true;
+    /// A request has its answer, which leaves when it is stable and so many writes are stored here.
+    pub(crate) fn answer(&mut self, ticket: u64, bytes: &[u8], is_refused: bool, after: u64) {
+        let Some(begun) = self.begun.get_mut(&ticket) else { return };
+        begun.answer = Some(Answer { bytes: bytes.to_vec(), is_refused });
         begun.after = after;
-        let session = begun.session;
-        if begun.seq.is_some() {
-            let writes = self.writes.get_mut(&session).expect("the write was counted");
-            *writes -= 1;
-            if *writes == 0 {
-                self.writes.remove(&session);
-                return self.held.remove(&session).unwrap_or_default();
-            }
-        }
-        VecDeque::new()
-    }
-
-    pub(crate) fn get(&self, ticket: u64) -> Option<Ticket> {
-        self.begun.get(&ticket).copied()
+        self.note_due(ticket);
     }
 
     pub(crate) fn settle(&mut self, ticket: u64) {
         if let Some(begun) = self.begun.get_mut(&ticket) {
             begun.is_stable = true;
         }
+        self.note_due(ticket);
     }
 
-    /// Tells how far all are stable, given that so many writes are stored here.
-    pub(crate) fn tell(&mut self, stored: u64, replies: &mut Replies) {
-        while let Some(first) = self.begun.first_entry() {
-            let begun = first.get();
-            if !(begun.is_answered && begun.is_stable && begun.after <= stored) {
-                break;
-            }
-            first.remove();
+    fn note_due(&mut self, ticket: u64) {
+        if self.begun.get(&ticket).is_some_and(|begun| begun.is_stable && begun.answer.is_some()) {
+            self.due.insert(ticket);
         }
+    }
+
+    /// A request will have no answer.
+    pub(crate) fn forget(&mut self, ticket: u64) -> Option<Ticket> {
+        self.due.remove(&ticket);
+        self.begun.remove(&ticket)
+    }
+
+    /// A write is over: the reads that waited for it and for no other write before them.
+    pub(crate) fn release(&mut self, ticket: u64, session: SessionId) -> Vec<Held> {
+        let Some(writes) = self.writes.get_mut(&session) else { return Vec::new() };
+        writes.remove(&ticket);
+        let first = writes.first().copied().unwrap_or(u64::MAX);
+        if writes.is_empty() {
+            self.writes.remove(&session);
+        }
+        let Some(held) = self.held.get_mut(&session) else { return Vec::new() };
+        let count = held.iter().take_while(|held| held.ticket < first).count();
+        let released = held.drain(..count).collect();
+        if held.is_empty() {
+            self.held.remove(&session);
+        }
+        released
+    }
+
+    pub(crate) fn get(&self, ticket: u64) -> Option<&Ticket> {
+        self.begun.get(&ticket)
+    }
+
+    /// Lets out what is stable, given that so many writes are stored here, and tells how far all are.
+    pub(crate) fn tell(&mut self, stored: u64, replies: &mut Replies) {
+        let begun = &mut self.begun;
+        self.due.retain(|ticket| {
+            let is_due = begun.get(ticket).is_some_and(|due| due.after <= stored);
+            let due = if is_due { begun.remove(ticket) } else { None };
+            if let Some(Answer { bytes, is_refused }) = due.and_then(|due| due.answer) {
+                replies.reply(*ticket, is_refused, |out| out.extend_from_slice(&bytes));
+            }
+            !is_due
+        });
         let through = self.begun.keys().next().map_or(self.last, |first| first - 1);
         if through > self.told {
             self.told = through;
@@ -103,33 +134,60 @@ impl Tickets {
 mod tests {
     use super::*;
 
+    fn answered(replies: &Replies) -> Vec<u64> {
+        replies.replies().iter().map(|reply| reply.ticket).collect()
+    }
+
     #[test]
-    fn all_is_stable_up_to_the_first_that_is_not() {
+    fn an_answer_leaves_when_it_is_stable_and_all_is_stable_up_to_the_first_that_is_not() {
         let mut tickets = Tickets::default();
         let mut replies = Replies::new();
         (1..=3).for_each(|ticket| tickets.begin(ticket, SessionId(1), None));
-        for ticket in [2, 1] {
-            tickets.answer(ticket, 0);
-            tickets.settle(ticket);
-        }
+        tickets.answer(2, b"two", false, 0);
         tickets.tell(0, &mut replies);
-        assert_eq!(replies.stable_through(), Some(2));
-        tickets.answer(3, 7);
+        assert!(replies.is_empty(), "it may be lost still");
+        tickets.settle(2);
+        tickets.tell(0, &mut replies);
+        assert_eq!((answered(&replies), replies.stable_through()), (vec![2], None));
+        tickets.settle(1);
+        tickets.answer(1, b"one", false, 0);
+        tickets.tell(0, &mut replies);
+        assert_eq!((answered(&replies), replies.stable_through()), (vec![2, 1], Some(2)));
+        tickets.answer(3, b"three", false, 7);
         tickets.settle(3);
         tickets.tell(6, &mut replies);
         assert_eq!(replies.stable_through(), Some(2), "its place is not stored");
         tickets.tell(7, &mut replies);
-        assert_eq!(replies.stable_through(), Some(3));
+        assert_eq!((answered(&replies), replies.stable_through()), (vec![2, 1, 3], Some(3)));
     }
 
     #[test]
-    fn reads_wait_for_the_writes_of_their_session_and_for_no_other() {
+    fn a_read_waits_for_the_writes_before_it_and_for_no_later_one() {
         let mut tickets = Tickets::default();
-        tickets.begin(1, SessionId(1), Some(SeqNum(1)));
-        assert!(tickets.must_wait(SessionId(1)) && !tickets.must_wait(SessionId(2)));
-        tickets.begin(2, SessionId(1), None);
-        tickets.hold(SessionId(1), Held { ticket: 2, op: vec![9] });
-        assert_eq!(tickets.answer(1, 0).pop_front().map(|held| held.ticket), Some(2));
-        assert!(!tickets.must_wait(SessionId(1)));
+        let session = SessionId(1);
+        tickets.begin(1, session, Some(SeqNum(1)));
+        assert!(tickets.must_wait(session) && !tickets.must_wait(SessionId(2)));
+        tickets.begin(2, session, None);
+        tickets.hold(session, Held { ticket: 2, op: vec![9] });
+        tickets.begin(3, session, Some(SeqNum(3)));
+        tickets.begin(4, session, None);
+        tickets.hold(session, Held { ticket: 4, op: vec![9] });
+        let released = |held: Vec<Held>| held.iter().map(|held| held.ticket).collect::<Vec<_>>();
+        assert_eq!(released(tickets.release(1, session)), [2]);
+        assert_eq!(released(tickets.release(3, session)), [4]);
+        assert!(!tickets.must_wait(session));
+    }
+
+    #[test]
+    fn what_is_lost_leaves_no_answer_and_holds_nothing_up() {
+        let mut tickets = Tickets::default();
+        let mut replies = Replies::new();
+        (1..=2).for_each(|ticket| tickets.begin(ticket, SessionId(1), None));
+        tickets.answer(1, b"one", false, 0);
+        assert!(tickets.forget(1).is_some());
+        tickets.answer(2, b"two", false, 0);
+        tickets.settle(2);
+        tickets.tell(0, &mut replies);
+        assert_eq!((answered(&replies), replies.stable_through()), (vec![2], Some(2)));
     }
 }

@@ -82,6 +82,7 @@ impl<S: State> Chain<S> {
             self.desk.tell(origin, COMMITTED, 8, effects, |out| write_numbers(&[committed], out));
         }
         self.send_reads(now, false, effects);
+        self.log.trim(self.needed(), self.desk.config.limits.kept_bytes_max);
         if self.desk.config.stable_when == StableWhen::Stored && self.stable_all < self.committed {
             self.settling.start(now, self.desk.config.limits.retry_max);
         }
@@ -189,7 +190,6 @@ impl<S: State> Chain<S> {
             self.settle_again(effects);
         }
         self.want_again(now, effects);
-        self.log.trim(self.needed(), self.desk.config.limits.kept_bytes_max);
     }
 
     /// A member that has just taken a view says what it has until it hears from the one before, and one that joins
@@ -212,11 +212,15 @@ impl<S: State> Chain<S> {
         self.settle(effects);
     }
 
-    /// The first entry that a neighbour or a joiner may still need.
+    /// The first entry that the next member may still need. A joiner that has not spoken may be given the state.
     fn needed(&self) -> u64 {
-        let next = self.successor.as_ref().map_or(u64::MAX, |next| next.has.map_or(0, |has| has + 1));
+        let needs = |next: &Successor| match (next.has, next.standing) {
+            (Some(has), _) => has + 1,
+            (None, Standing::Full) => 0,
+            (None, Standing::Joining) => u64::MAX,
+        };
         let giving = self.giving.as_ref().map_or(u64::MAX, |giving| giving.mark + 1);
-        next.min(giving)
+        self.successor.as_ref().map_or(u64::MAX, needs).min(giving)
     }
 }
 

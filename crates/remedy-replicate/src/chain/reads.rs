@@ -5,7 +5,7 @@
 
 use crate::chain::message::{write_numbers, QUERY, QUERY_ANSWER, READ, READ_ANSWER};
 use crate::chain::{Chain, ReadsAt};
-use crate::datagram::{blob, Reader, Refusal};
+use crate::datagram::{blob, Reader, Refusal, DATAGRAM_BYTES_MAX};
 use crate::desk::Retry;
 use crate::fault::Fault;
 use crate::replica::{Decline, ReplicaOwn};
@@ -13,6 +13,11 @@ use crate::view::{MemberId, Standing};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{State, Touches};
 use std::collections::BTreeMap;
+
+/// The largest answer that goes from one member to another.
+const ANSWER_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - (1 << 10);
+/// What stands in the place of whether the application refused, if the answer is larger.
+const TOO_LARGE: u8 = 2;
 
 /// A read that waits.
 #[derive(Debug)]
@@ -43,8 +48,7 @@ impl<S: State> Chain<S> {
     ) {
         let facts = self.state.facts(op);
         if facts.touches == Touches::Nothing {
-            self.answer_here(ticket, op, effects);
-            return self.settle(effects);
+            return self.answer_of_nothing(ticket, op, effects);
         }
         if let Err(why) = self.desk.may_take_requests(now) {
             return self.desk.decline(ticket, why, effects);
@@ -71,6 +75,13 @@ impl<S: State> Chain<S> {
         let waiting = Waiting { ticket, op: op.into(), by_tail, is_sent: false, through };
         self.reads.waiting.insert(number, waiting);
         self.reads.retry.start(now, self.desk.config.limits.retry_min);
+    }
+
+    /// What does not depend on the state can be answered whatever becomes of it.
+    fn answer_of_nothing(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
+        self.answer_here(ticket, op, effects);
+        self.unstable.pop_back();
+        effects.own(ReplicaOwn::Stable { ticket });
     }
 
     fn answer_here(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
@@ -125,10 +136,14 @@ impl<S: State> Chain<S> {
         if may {
             self.reply.clear();
             let is_refused = self.state.query(op, &mut self.reply);
+            let is_too_large = self.reply.len() > ANSWER_BYTES_MAX;
+            if is_too_large {
+                self.reply.clear();
+            }
             let reply = &self.reply;
             self.desk.tell(from, READ_ANSWER, reply.len() + 21, effects, |out| {
                 write_numbers(&[number, applied], out);
-                out.push(u8::from(is_refused));
+                out.push(if is_too_large { TOO_LARGE } else { u8::from(is_refused) });
                 blob(reply, out);
             });
         }
@@ -141,12 +156,16 @@ impl<S: State> Chain<S> {
         effects: &mut Effects<ReplicaOwn>,
     ) -> Result<(), Refusal> {
         let (number, applied) = (body.u64()?, body.u64()?);
-        let (is_refused, answer) = (body.u8()? != 0, body.blob()?);
+        let (outcome, answer) = (body.u8()?, body.blob()?);
         body.end()?;
         if self.reads.waiting.get(&number).is_some_and(|waiting| waiting.by_tail) {
             let waiting = self.reads.waiting.remove(&number).expect("it was there just now");
+            if outcome == TOO_LARGE {
+                self.desk.decline(waiting.ticket, Decline::TooLarge, effects);
+                return Ok(());
+            }
             let reply = effects.append(|out| out.extend_from_slice(answer));
-            effects.own(ReplicaOwn::Answer { ticket: waiting.ticket, reply, is_refused });
+            effects.own(ReplicaOwn::Answer { ticket: waiting.ticket, reply, is_refused: outcome != 0 });
             self.known_committed = self.known_committed.max(applied);
             self.unstable.push_back((applied, waiting.ticket));
         }

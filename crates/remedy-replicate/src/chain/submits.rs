@@ -13,7 +13,7 @@ use crate::view::MemberId;
 use scotfree_core::{Effects, Nanos, SeqNum, SessionId};
 use scotfree_state::{request_of, Known, State};
 use scotfree_wire::Identity;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A write that waits here.
 #[derive(Debug)]
@@ -90,6 +90,9 @@ impl<S: State> Chain<S> {
                 Known::New | Known::NoRoom => {}
             }
         }
+        if !self.state.has_room() {
+            return self.desk.decline(write.ticket, Decline::Busy, effects);
+        }
         self.wait_for(now, write, effects);
     }
 
@@ -157,7 +160,8 @@ impl<S: State> Chain<S> {
         waiting.tickets.iter().for_each(|ticket| self.desk.decline(*ticket, why, effects));
     }
 
-    /// Writes that other members' clients have made: number of the first (8), how many (4), and they.
+    /// Writes that other members' clients have made: the number before which all are ordered (8), that of the first that
+    /// follows (8), how many (4), and they.
     pub(super) fn on_submit(
         &mut self,
         now: Nanos,
@@ -165,11 +169,14 @@ impl<S: State> Chain<S> {
         mut body: Reader<'_>,
         effects: &mut Effects<ReplicaOwn>,
     ) -> Result<(), Refusal> {
-        let (first, count) = (body.u64()?, body.u32()?);
+        let (ordered, first, count) = (body.u64()?, body.u64()?, body.u32()?);
         if !self.is_head() {
             return Ok(());
         }
-        for number in (first..).take(count as usize) {
+        // What came by way of another member is not sent any more.
+        let next = self.submits.next.entry(from).or_insert(0);
+        *next = (*next).max(ordered);
+        for number in (first..u64::MAX).take(count as usize) {
             let submitted = read_submitted(&mut body)?;
             let next = self.submits.next.entry(from).or_insert(0);
             // Behind a gap nothing is taken, so that a member's writes keep their order.
@@ -195,6 +202,7 @@ impl<S: State> Chain<S> {
         if self.desk.plants(Fault::SubmitsDropped) {
             self.submits.unordered.clear();
         }
+        self.give_up_displaced(effects);
         let has_place =
             |waiting: &Unordered| waiting.is_settled || self.log.place_of(&waiting.identity).is_some();
         let unordered: VecDeque<Unordered> = std::mem::take(&mut self.submits.unordered)
@@ -212,10 +220,41 @@ impl<S: State> Chain<S> {
         self.ask_again(now);
     }
 
+    /// What was ordered in a view that this member has been left out of may never be: whoever waits for it goes
+    /// elsewhere.
+    fn give_up_displaced(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        if self.desk.plants(Fault::SubmitsDropped) {
+            return;
+        }
+        let is_open = |waiting: &&Unordered| !waiting.is_settled;
+        let unordered: BTreeSet<([u8; 16], u64)> = self
+            .submits
+            .unordered
+            .iter()
+            .filter(is_open)
+            .map(|waiting| request_of(&waiting.identity))
+            .collect();
+        let is_displaced = |(client, number): &&([u8; 16], u64)| {
+            let identity = Identity { client: *client, number: *number };
+            !unordered.contains(&(*client, *number)) && self.log.place_of(&identity).is_none()
+        };
+        let displaced: Vec<([u8; 16], u64)> =
+            self.submits.waiting.keys().filter(is_displaced).copied().collect();
+        for request in displaced {
+            let Some(waiting) = self.submits.waiting.remove(&request) else { continue };
+            for ticket in waiting.tickets {
+                self.desk.decline(ticket, Decline::NoView, effects);
+            }
+        }
+    }
+
     /// This member is in no view: its clients go elsewhere with what they have asked.
     fn decline_all(&mut self, effects: &mut Effects<ReplicaOwn>) {
         self.submits.unordered.clear();
         self.submits.retry.stop();
+        for (_, ticket) in self.unstable.drain(..) {
+            effects.own(ReplicaOwn::Lost { ticket });
+        }
         let waiting = std::mem::take(&mut self.submits.waiting);
         for ticket in waiting.into_values().flat_map(|waiting| waiting.tickets) {
             self.desk.decline(ticket, Decline::NoView, effects);
@@ -234,7 +273,8 @@ impl<S: State> Chain<S> {
         while at < unordered.len() && bytes_left > 0 {
             let batch = batch_of(unordered, at);
             let bytes: usize = unordered.range(at..at + batch).map(|waiting| waiting.op.len() + 28).sum();
-            self.desk.tell(head, SUBMIT, bytes + 12, effects, |out| {
+            self.desk.tell(head, SUBMIT, bytes + 20, effects, |out| {
+                out.extend_from_slice(&first.to_le_bytes());
                 out.extend_from_slice(&(*first + at as u64).to_le_bytes());
                 out.extend_from_slice(&(batch as u32).to_le_bytes());
                 for waiting in unordered.range(at..at + batch) {

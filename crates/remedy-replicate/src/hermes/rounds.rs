@@ -159,7 +159,7 @@ impl<S: State> Hermes<S> {
     /// and its successor be lost.
     fn may_send(&self, round: &Round) -> bool {
         let is_late = self.settling.is_done || self.only_notes_are_open();
-        round.content != Content::Note || is_late || self.plants(HermesFault::NotedTooEarly)
+        round.content != Content::Note || is_late
     }
 
     fn only_notes_are_open(&self) -> bool {

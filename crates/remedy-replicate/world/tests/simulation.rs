@@ -98,9 +98,9 @@ fn every_planted_fault_is_found() {
 /// The scenarios in which a fault of Hermes shows.
 fn hermes_for(fault: Fault, seed: u64) -> Scenario {
     match fault {
-        Fault::Hermes(
-            HermesFault::OvertakenForgotten | HermesFault::NotedTooEarly | HermesFault::GivenTakenForValid,
-        ) => Scenario::storm(seed, Protocol::Hermes),
+        Fault::Hermes(HermesFault::OvertakenForgotten | HermesFault::GivenTakenForValid) => {
+            Scenario::storm(seed, Protocol::Hermes)
+        }
         _ => Scenario::hermes(seed),
     }
 }

@@ -18,10 +18,12 @@ use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
 use scotfree_resp::codec::write_error;
 use scotfree_resp::payload::{write_response, ResponseFlags};
-use scotfree_rpc::{Exclusions, GroupPlan, ServerConfig, ServerOptions, ServerRuntime, Service, SharedKey};
+use scotfree_rpc::{
+    Exclusions, GroupPlan, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, SharedKey,
+};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Of a write-ahead file, unless another size is named.
 const LOG: Size = Size(128 << 20);
@@ -150,6 +152,12 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
 
 fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
     let Some(name) = kv.group.clone() else { return Ok(None) };
+    if !kv.devices.is_empty() {
+        return Err(Failure::usage(
+            "a member of a group has no device before it: what a device replays needs a server that takes it at once. \
+             Leave out --device, or --group",
+        ));
+    }
     let protocol = kv.protocol.clone().unwrap_or_else(|| PROTOCOL.to_owned());
     let known = GROUPS.iter().any(|maker| maker.protocols.contains(&protocol.as_str()));
     if !known {
@@ -169,6 +177,13 @@ fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
     }))
 }
 
+/// A file with the log's name and more.
+fn beside(log: &Path, more: &str) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(more);
+    name.into()
+}
+
 /// The service itself, or as a member of its group.
 fn grouped(
     plan: &Plan,
@@ -180,6 +195,15 @@ fn grouped(
     let Some(group) = &plan.group else { return Ok(Box::new(service)) };
     let of_protocol = |maker: &&scotfree_rpc::GroupMaker| maker.protocols.contains(&group.protocol.as_str());
     let maker = GROUPS.iter().find(of_protocol).expect("the plan has a protocol that there is");
+    let kept = beside(&plan.log, ".group");
+    if !service.store().is_empty() && !kept.exists() {
+        return Err(Failure::environment(format!(
+            "{} holds data that no group has written, which other members would not have: begin with an empty log, and \
+             write the data through the group",
+            plan.log.display()
+        )));
+    }
+    let service = without_sessions(service, recovery);
     let teller = messages.clone();
     let member = GroupPlan {
         group: group.name.clone(),
@@ -191,12 +215,22 @@ fn grouped(
         boot: recovery.epoch.0,
         key: key.clone(),
         is_stored_first: group.is_stored_first,
-        kept: plan.log.with_extension("group"),
+        kept,
         drift_ppm_max: DRIFT_PPM_MAX,
         decline,
     };
     (maker.member)(member, Box::new(service), Box::new(move |line| teller.say(line)))
         .map_err(Failure::environment)
+}
+
+/// Sessions of an earlier life of a member are over: what they had under way may have been executed elsewhere, which
+/// only a request's identity tells.
+fn without_sessions(mut service: KvService<DiskDomain>, recovery: &KvRecovery) -> KvService<DiskDomain> {
+    let mut replies = Replies::new();
+    for record in &recovery.sessions {
+        service.delete_session(record.session, &mut replies);
+    }
+    service
 }
 
 /// Why a member does not execute a request, as a reply.
@@ -234,7 +268,8 @@ fn runtime(
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
     let options = ServerOptions { spin: spin_of(kv.spin_us), ..ServerOptions::default() };
-    Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, options))
+    let sessions = if plan.group.is_some() { &[][..] } else { &recovery.sessions };
+    Ok(ServerRuntime::new(transport, service, config, sessions, options))
 }
 
 fn describe(plan: &Plan, recovery: &KvRecovery, data_bytes_max: usize) -> String {
