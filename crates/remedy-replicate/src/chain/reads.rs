@@ -237,3 +237,20 @@ impl<S: State> Chain<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_answer_fits_a_datagram_with_all_that_stands_before_it() {
+        let mut datagram = Vec::new();
+        crate::datagram::begin(&mut datagram);
+        crate::datagram::message(READ_ANSWER, &mut datagram, |out| {
+            write_numbers(&[1, 2], out);
+            out.push(0);
+            blob(&vec![0; ANSWER_BYTES_MAX], out);
+        });
+        assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
+    }
+}
