@@ -18,13 +18,12 @@ mod submits;
 use crate::chain::links::Successor;
 use crate::chain::log::{Entry, Log};
 use crate::chain::message::{
-    read_entry, read_forward_head, read_number, read_pair, read_progress, read_refused, ForwardHead,
-    Progress, Submitted, COMMITTED, FORWARD, PROGRESS, QUERY, QUERY_ANSWER, READ, READ_ANSWER, REFUSED,
-    SUBMIT,
+    read_entry, read_forward_head, read_pair, read_progress, read_refused, ForwardHead, Progress, Submitted,
+    COMMITTED, FORWARD, PROGRESS, QUERY, QUERY_ANSWER, READ, READ_ANSWER, REFUSED, SUBMIT,
 };
 use crate::chain::reads::Reads;
 use crate::chain::submits::Submits;
-use crate::datagram::{Reader, Refusal};
+use crate::datagram::{read_number, Reader, Refusal};
 use crate::desk::{Desk, Retry};
 use crate::fault::Fault;
 use crate::replica::{Decline, MemberConfig, Replica, ReplicaCounters, ReplicaOwn, StableWhen, Write};

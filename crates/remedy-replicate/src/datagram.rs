@@ -16,7 +16,7 @@
 //! known.
 
 use crate::view::MemberId;
-use scotfree_wire::{ControlKeys, Family, Key, MAGIC, VERSION};
+use scotfree_wire::{ControlKeys, Family, Identity, Key, MAGIC, VERSION};
 
 /// The size of what precedes the messages.
 pub(crate) const HEAD_BYTES: usize = 32;
@@ -188,6 +188,38 @@ impl<'a> Reader<'a> {
 pub(crate) fn blob(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
+}
+
+/// Appends numbers.
+pub(crate) fn write_numbers(numbers: &[u64], out: &mut Vec<u8>) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// A body of one number.
+pub(crate) fn read_number(mut reader: Reader<'_>) -> Result<u64, Refusal> {
+    let number = reader.u64()?;
+    reader.end().map(|()| number)
+}
+
+pub(crate) fn write_identity(identity: &Identity, out: &mut Vec<u8>) {
+    out.extend_from_slice(&identity.client);
+    out.extend_from_slice(&identity.number.to_le_bytes());
+}
+
+pub(crate) fn read_identity(reader: &mut Reader<'_>) -> Result<Identity, Refusal> {
+    Ok(Identity { client: reader.array()?, number: reader.u64()? })
+}
+
+/// How many of what has these sizes go into one message: as much as half a datagram takes, and one at least.
+pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let fits = |size: &usize| {
+        bytes += size;
+        bytes <= DATAGRAM_BYTES_MAX / 2
+    };
+    sizes.take_while(fits).count().max(1)
 }
 
 #[cfg(test)]

@@ -17,15 +17,14 @@ mod reads;
 mod requests;
 mod rounds;
 
-use crate::datagram::{Reader, Refusal};
+use crate::datagram::{read_number, Reader, Refusal};
 use crate::desk::{Desk, Retry};
 use crate::fault::{Fault, HermesFault};
 use crate::hermes::join::Joining;
 use crate::hermes::keys::{Overtaken, Unsure};
 use crate::hermes::message::{
-    read_ack, read_forward, read_invalidate, read_number, read_refused, read_reply, read_validate, write_ack,
-    Content, Source, ACK, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY, REFUSED, REPLY, SETTLED,
-    VALIDATE,
+    read_ack, read_forward, read_invalidate, read_refused, read_reply, read_validate, write_ack, Content,
+    Source, ACK, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY, REFUSED, REPLY, SETTLED, VALIDATE,
 };
 use crate::hermes::reads::Queued;
 use crate::hermes::requests::Waiting;

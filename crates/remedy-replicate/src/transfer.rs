@@ -2,7 +2,7 @@
 //!
 //! Invariant: the pieces of one snapshot only are put together; the snapshot is of one moment.
 
-use crate::datagram::{blob, Reader, Refusal};
+use crate::datagram::{blob, write_numbers, Reader, Refusal};
 
 pub(crate) const WANT: u8 = 32;
 pub(crate) const PIECE: u8 = 33;
@@ -96,14 +96,8 @@ impl Giving {
     }
 }
 
-fn write_numbers(numbers: [u64; 3], out: &mut Vec<u8>) {
-    for number in numbers {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-}
-
 pub(crate) fn write_want(want: Want, out: &mut Vec<u8>) {
-    write_numbers([want.mark, want.offset, want.count], out);
+    write_numbers(&[want.mark, want.offset, want.count], out);
 }
 
 pub(crate) fn read_want(mut reader: Reader<'_>) -> Result<Want, Refusal> {
@@ -112,7 +106,7 @@ pub(crate) fn read_want(mut reader: Reader<'_>) -> Result<Want, Refusal> {
 }
 
 pub(crate) fn write_piece(piece: &Piece<'_>, out: &mut Vec<u8>) {
-    write_numbers([piece.mark, piece.total, piece.offset], out);
+    write_numbers(&[piece.mark, piece.total, piece.offset], out);
     blob(piece.bytes, out);
 }
 

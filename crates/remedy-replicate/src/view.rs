@@ -27,6 +27,16 @@ pub enum Standing {
     Joining,
 }
 
+impl Standing {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Standing::Full => "full",
+            Standing::Joining => "joining",
+        }
+    }
+}
+
 /// A member in a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Member {

@@ -1,6 +1,6 @@
 //! What an operator asks of a group.
 
-use remedy_replicate::{Member, MemberId, View};
+use remedy_replicate::{Member, MemberId, Standing, View};
 use remedy_replicate_membership::{init, remove, status, view, Done, Endpoint, Group, Listed, Status};
 use scotfree_rpc::GroupCommand;
 use serde_json::{json, Value};
@@ -46,7 +46,7 @@ fn as_json(view: &View) -> String {
             "boot": member.boot,
             "peers": member.peers,
             "clients": member.clients,
-            "standing": format!("{:?}", member.standing).to_lowercase(),
+            "standing": member.standing.name(),
         })
     };
     let members: Vec<Value> = view.members.iter().map(member).collect();
@@ -62,9 +62,7 @@ fn in_words(status: &Status) -> String {
         status.view.as_ref().map_or("no view yet".to_owned(), |view| format!("view of epoch {}", view.epoch)),
     );
     for member in &status.members {
-        let standing = member
-            .standing
-            .map_or("not in the view".to_owned(), |standing| format!("{standing:?}").to_lowercase());
+        let standing = member.standing.map_or("not in the view", Standing::name);
         let alive = member.live.as_ref().map_or("not alive".to_owned(), |live| {
             let left = member.lease_left_seconds.map_or(String::new(), |left| format!(", lease {left} s"));
             format!("life {} at {}, {} writes applied{left}", live.boot, live.clients, live.applied)

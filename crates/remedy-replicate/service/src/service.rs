@@ -206,7 +206,7 @@ impl ReplicatedService {
             ));
         }
         self.parts.machine.on_view(now, view, &mut self.effects);
-        let standing = me.map_or("not in it".to_owned(), |me| format!("{:?}", me.standing).to_lowercase());
+        let standing = me.map_or("not in it", |me| me.standing.name());
         let ids: Vec<String> = view.members.iter().map(|member| member.id.to_string()).collect();
         (self.parts.say)(&format!(
             "view {} of members {}: this one is {standing}",

@@ -4,11 +4,10 @@
 //! only of what it has with all before.
 
 use crate::chain::message::{
-    write_entry, write_forward_head, write_numbers, ForwardHead, Progress, COMMITTED, ENTRY_HEAD_BYTES,
-    FORWARD, PROGRESS,
+    write_entry, write_forward_head, ForwardHead, Progress, COMMITTED, ENTRY_HEAD_BYTES, FORWARD, PROGRESS,
 };
 use crate::chain::Chain;
-use crate::datagram::DATAGRAM_BYTES_MAX;
+use crate::datagram::{fitting, write_numbers};
 use crate::desk::Retry;
 use crate::fault::Fault;
 use crate::replica::{ReplicaOwn, StableWhen};
@@ -115,12 +114,13 @@ impl<S: State> Chain<S> {
         let mut is_told = !is_again && self.told_forward.is_some_and(|told| told.is_like(&head, is_joining));
         while next.sent < self.log.last() && in_flight < self.desk.config.limits.window_bytes_max {
             head.first = next.sent + 1;
-            let count = batch_of(&self.log, head.first);
+            let log = &self.log;
+            let sizes = (head.first..=log.last()).filter_map(|index| log.get(index));
+            let count = fitting(sizes.map(|entry| entry.op.len() + ENTRY_HEAD_BYTES)) as u64;
             let bytes: usize = (head.first..head.first + count)
                 .filter_map(|index| self.log.get(index))
                 .map(|entry| entry.op.len() + ENTRY_HEAD_BYTES)
                 .sum();
-            let log = &self.log;
             self.desk.tell(next.id, FORWARD, bytes + 36, effects, |out| {
                 write_forward_head(&head, count as u32, out);
                 (head.first..head.first + count)
@@ -229,14 +229,4 @@ impl ForwardHead {
     fn is_like(&self, other: &ForwardHead, is_joining: bool) -> bool {
         self.stable_all == other.stable_all && (!is_joining || self.committed == other.committed)
     }
-}
-
-/// How many entries from `first` on fit one message.
-fn batch_of(log: &crate::chain::log::Log, first: u64) -> u64 {
-    let mut bytes = 0;
-    let fits = |index: &u64| {
-        bytes += log.get(*index).map_or(0, |entry| entry.op.len() + ENTRY_HEAD_BYTES);
-        bytes <= DATAGRAM_BYTES_MAX / 2
-    };
-    (first..=log.last()).take_while(fits).count().max(1) as u64
 }

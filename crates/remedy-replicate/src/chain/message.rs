@@ -3,7 +3,7 @@
 //! Invariant: what is written is read back; other bytes are an error.
 
 use crate::chain::log::Entry;
-use crate::datagram::{blob, Reader, Refusal};
+use crate::datagram::{blob, read_identity, write_identity, write_numbers, Reader, Refusal};
 use crate::replica::Decline;
 use crate::view::MemberId;
 use scotfree_wire::Identity;
@@ -52,12 +52,6 @@ pub(crate) struct Submitted<'a> {
     pub op: &'a [u8],
 }
 
-pub(crate) fn write_numbers(numbers: &[u64], out: &mut Vec<u8>) {
-    for number in numbers {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-}
-
 pub(crate) fn write_forward_head(head: &ForwardHead, count: u32, out: &mut Vec<u8>) {
     write_numbers(&[head.last, head.committed, head.stable_all, head.first], out);
     out.extend_from_slice(&count.to_le_bytes());
@@ -97,25 +91,10 @@ pub(crate) fn read_progress(mut reader: Reader<'_>) -> Result<Progress, Refusal>
     reader.end().map(|()| progress)
 }
 
-/// A message of one number.
-pub(crate) fn read_number(mut reader: Reader<'_>) -> Result<u64, Refusal> {
-    let number = reader.u64()?;
-    reader.end().map(|()| number)
-}
-
 /// A message of two numbers.
 pub(crate) fn read_pair(mut reader: Reader<'_>) -> Result<(u64, u64), Refusal> {
     let pair = (reader.u64()?, reader.u64()?);
     reader.end().map(|()| pair)
-}
-
-pub(crate) fn write_identity(identity: &Identity, out: &mut Vec<u8>) {
-    out.extend_from_slice(&identity.client);
-    out.extend_from_slice(&identity.number.to_le_bytes());
-}
-
-pub(crate) fn read_identity(reader: &mut Reader<'_>) -> Result<Identity, Refusal> {
-    Ok(Identity { client: reader.array()?, number: reader.u64()? })
 }
 
 pub(crate) fn write_submitted(submitted: &Submitted<'_>, out: &mut Vec<u8>) {

@@ -3,9 +3,9 @@
 //! Invariant: what is answered was the newest committed value at some moment between the read's coming and its
 //! answer: the tail says so under its lease, or no write is under way that this member has not applied (G1, G11).
 
-use crate::chain::message::{write_numbers, QUERY, QUERY_ANSWER, READ, READ_ANSWER};
+use crate::chain::message::{QUERY, QUERY_ANSWER, READ, READ_ANSWER};
 use crate::chain::{Chain, ReadsAt};
-use crate::datagram::{blob, Reader, Refusal, DATAGRAM_BYTES_MAX};
+use crate::datagram::{blob, write_numbers, Reader, Refusal, DATAGRAM_BYTES_MAX};
 use crate::desk::Retry;
 use crate::fault::Fault;
 use crate::replica::{Decline, ReplicaOwn};

@@ -5,7 +5,7 @@
 
 use crate::chain::message::{read_submitted, write_refused, write_submitted, Submitted, REFUSED, SUBMIT};
 use crate::chain::{Chain, Waits};
-use crate::datagram::{Reader, Refusal};
+use crate::datagram::{fitting, Reader, Refusal};
 use crate::desk::Retry;
 use crate::fault::Fault;
 use crate::replica::{Decline, ReplicaOwn, Write};
@@ -271,7 +271,7 @@ impl<S: State> Chain<S> {
         let mut bytes_left = self.desk.config.limits.window_bytes_max;
         let mut at = from;
         while at < unordered.len() && bytes_left > 0 {
-            let batch = batch_of(unordered, at);
+            let batch = fitting(unordered.range(at..).map(|waiting| waiting.op.len() + 28));
             let bytes: usize = unordered.range(at..at + batch).map(|waiting| waiting.op.len() + 28).sum();
             self.desk.tell(head, SUBMIT, bytes + 20, effects, |out| {
                 out.extend_from_slice(&first.to_le_bytes());
@@ -291,14 +291,4 @@ impl<S: State> Chain<S> {
             self.submits.retry.start(now, self.desk.config.limits.retry_min);
         }
     }
-}
-
-/// How many writes from `at` on fit one message.
-fn batch_of(unordered: &VecDeque<Unordered>, at: usize) -> usize {
-    let mut bytes = 0;
-    let fits = |waiting: &&Unordered| {
-        bytes += waiting.op.len() + 28;
-        bytes <= crate::datagram::DATAGRAM_BYTES_MAX / 2
-    };
-    unordered.range(at..).take_while(fits).count().max(1)
 }

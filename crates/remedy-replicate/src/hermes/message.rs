@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is written is read back; other bytes are an error.
 
-use crate::datagram::{blob, Reader, Refusal};
+use crate::datagram::{blob, read_identity, write_identity, Reader, Refusal};
 use crate::replica::Decline;
 use crate::view::MemberId;
 use scotfree_state::Version;
@@ -74,15 +74,6 @@ pub(crate) struct Validate<'a> {
     pub version: Version,
     /// In storage too.
     pub is_stable: bool,
-}
-
-pub(crate) fn write_identity(identity: &Identity, out: &mut Vec<u8>) {
-    out.extend_from_slice(&identity.client);
-    out.extend_from_slice(&identity.number.to_le_bytes());
-}
-
-fn read_identity(reader: &mut Reader<'_>) -> Result<Identity, Refusal> {
-    Ok(Identity { client: reader.array()?, number: reader.u64()? })
 }
 
 fn read_bool(reader: &mut Reader<'_>) -> Result<bool, Refusal> {
@@ -168,12 +159,6 @@ pub(crate) fn read_validate(mut reader: Reader<'_>) -> Result<Validate<'_>, Refu
     let is_stable = read_bool(&mut reader)?;
     let key = reader.blob()?;
     reader.end().map(|()| Validate { round, done_below, key, version, is_stable })
-}
-
-/// A message of one number.
-pub(crate) fn read_number(mut reader: Reader<'_>) -> Result<u64, Refusal> {
-    let number = reader.u64()?;
-    reader.end().map(|()| number)
 }
 
 /// A request on its way to the member that coordinates it: its identity and operation.
