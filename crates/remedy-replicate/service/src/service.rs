@@ -43,6 +43,8 @@ pub struct ReplicatedService {
     processed: usize,
     tickets: Tickets,
     inner_replies: Replies,
+    /// How many places were noted since storage was last given what was written.
+    places_taken: usize,
     events: Vec<MembershipEvent>,
     /// The request that is being executed at this moment.
     executing: Option<u64>,
@@ -59,6 +61,7 @@ impl ReplicatedService {
             processed: 0,
             tickets: Tickets::default(),
             inner_replies: Replies::new(),
+            places_taken: 0,
             events: Vec::new(),
             executing: None,
             broken: None,
@@ -141,6 +144,7 @@ impl ReplicatedService {
     /// Stores the place of a write that has its answer; so many writes have to be stored for that.
     fn take_place(&mut self, ticket: u64) -> u64 {
         let write = self.tickets.get(ticket).and_then(|ticket| Some((ticket.session, ticket.seq?)));
+        self.places_taken += usize::from(write.is_some());
         let number = write.map_or(0, |(session, seq)| self.inner_mut().take_place(session, seq).number);
         if self.parts.is_stored_first {
             number
@@ -236,17 +240,30 @@ impl ReplicatedService {
         // What a new view replaces is not to be found again as if it were of the group.
         self.keep();
         self.receive()?;
-        self.poll_inner(wants_stable, replies);
-        self.parts.machine.on_stored(now, &mut self.effects);
         if self.parts.machine.next_timer().is_some_and(|at| at <= now) {
             self.parts.machine.on_timer(now, &mut self.effects);
         }
         self.absorb(now, replies);
+        // Other members go on while this one stores.
+        self.send(now)?;
+        self.store(now, wants_stable, replies);
         self.send(now)?;
         let stored = self.inner().stable();
         self.tickets.tell(stored, replies);
         self.parts.membership.tell_progress(self.inner().mark().0);
         Ok(())
+    }
+
+    /// What was written goes into storage, and what is in it by now counts; the places of writes that are answered
+    /// thereby go with it: nothing else may come that would take them along.
+    fn store(&mut self, now: Nanos, wants_stable: bool, replies: &mut Replies) {
+        self.poll_inner(wants_stable, replies);
+        self.parts.machine.on_stored(now, &mut self.effects);
+        self.places_taken = 0;
+        self.absorb(now, replies);
+        if self.places_taken > 0 {
+            self.poll_inner(wants_stable, replies);
+        }
     }
 
     /// The service within stores; of what it reports only sessions are for the server.
