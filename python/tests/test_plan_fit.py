@@ -78,7 +78,7 @@ def test_an_experiment_that_says_nothing_is_refused() -> None:
 def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = spans(stages=staged(200), start_ns=paced(200), method=["Put"] * 200)
+    rows = spans(total_ns=[100_000] * 200, start_ns=paced(200), method=["Put"] * 200)
     study_of(tmp_path / "store", rows)
     assert cli.main([str(tmp_path / "store"), "--fits", str(tmp_path / "none")]) == 0
     found = capsys.readouterr().out

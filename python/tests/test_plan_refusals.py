@@ -80,8 +80,8 @@ def test_a_budget_that_judges_nothing_is_refused(
     assert cli.main(["compare", *two_stores(tmp_path), "--budget", str(budget)]) == 2
     said = capsys.readouterr().err
     assert str(budget) in said
-    # Beside what it says after two seconds of how far it is.
-    assert len([line for line in said.splitlines() if not line.startswith("comparing ")]) == 1
+    # Beside what it says after two seconds of how far it is, which a busy machine lets it say more often.
+    assert len([line for line in said.splitlines() if " … " not in line]) == 1
 
 
 def test_what_is_not_judged_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

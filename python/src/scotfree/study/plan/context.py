@@ -61,6 +61,8 @@ class Context:
     stable_every_ns: float = 50e6
     # The largest share of calls that may be hedges.
     hedges_max: float = 0.02
+    # How many servers a group would have.
+    replicas: int = 3
     # Of services whose calls say their keys: which, in the order of time. And the bytes of a cache of reads.
     accesses: Mapping[str, Accesses] = field(default_factory=dict)
     cache_bytes: float = 64 << 20

@@ -111,6 +111,7 @@ def _context(flags: Namespace) -> Context:
         stable_every_ns=flags.stable_every,
         cache_bytes=flags.cache_bytes,
         hedges_max=flags.hedges_max,
+        replicas=flags.replicas,
         compression_ratio=flags.compression_ratio,
         compress_ns_per_byte=flags.compress_ns_per_byte,
         traversal_ns=flags.traversal,

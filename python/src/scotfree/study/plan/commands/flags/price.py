@@ -76,6 +76,13 @@ def add(parser: ArgumentParser) -> None:
             flag, type=amount(*bounds), default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
         )
     parser.add_argument(
+        "--replicas",
+        type=whole(2, 255),
+        default=default.replicas,
+        metavar="COUNT",
+        help="servers that would keep one state (default: %(default)s)",
+    )
+    parser.add_argument(
         "--traversal",
         type=duration_ns,
         default=default.traversal_ns,
