@@ -76,11 +76,15 @@ pub enum HermesFault {
     StepTooFar,
     /// Stability is told by this member's storage alone.
     StoredHereOnly,
+    /// A write that the application refuses is told with what its key holds, as if it had set that.
+    RefusedTold,
+    /// What a refused write was answered is noted by nobody.
+    RefusedForgotten,
 }
 
 impl HermesFault {
     /// All of them.
-    pub const ALL: [HermesFault; 17] = [
+    pub const ALL: [HermesFault; 19] = [
         HermesFault::InvalidAnswered,
         HermesFault::AcksKept,
         HermesFault::AckShort,
@@ -98,6 +102,8 @@ impl HermesFault {
         HermesFault::GivenTakenForValid,
         HermesFault::StepTooFar,
         HermesFault::StoredHereOnly,
+        HermesFault::RefusedTold,
+        HermesFault::RefusedForgotten,
     ];
 }
 

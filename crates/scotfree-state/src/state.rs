@@ -123,7 +123,8 @@ pub trait State {
     fn version(&self, key: &[u8]) -> Version;
 
     /// Executes a write of one key without storing it: appends what it would be answered to `reply`, and what the key
-    /// would hold to `value`. Whether there would be a value, and whether the application refuses it.
+    /// would hold to `value`. Whether there would be a value, and whether the application refuses it: what is refused
+    /// changes nothing.
     fn try_write(&mut self, op: &[u8], reply: &mut Vec<u8>, value: &mut Vec<u8>) -> (bool, bool);
 
     /// Appends what a key holds; false if there is nothing.

@@ -32,7 +32,7 @@ pub(crate) struct Unsure {
     due: Nanos,
 }
 
-/// A write whose key has a later one.
+/// A write whose key has a later one, or that changes none.
 #[derive(Debug)]
 pub(crate) struct Overtaken {
     pub key: Box<[u8]>,
@@ -106,7 +106,8 @@ impl<S: State> Hermes<S> {
     pub(super) fn follow(&mut self, now: Nanos, from: MemberId, invalidate: Invalidate) -> bool {
         let Invalidate { round, key, version, content, made, .. } = invalidate;
         let here = self.state.version(&key);
-        let is_newer = content != Content::Note && self.is_newer(version, here);
+        let is_note = content == Content::Note;
+        let is_newer = !is_note && self.is_newer(version, here);
         let is_noted = self.is_noted(&made.identity);
         if self.plants(HermesFault::NotInstalled) && !self.is_valid(&key) {
             return true;
@@ -116,7 +117,7 @@ impl<S: State> Hermes<S> {
         }
         if is_newer {
             self.mark_unsure(now, &key, version, made, (from, round), None);
-        } else if version != here && !is_noted {
+        } else if (is_note || version != here) && !is_noted {
             self.overtaken.insert((from, round), Overtaken { key, made });
         }
         true

@@ -37,7 +37,8 @@ pub(crate) enum Content {
     Value(Box<[u8]>),
     /// It is gone.
     Gone,
-    /// Nobody knows any more: a later write has taken its place everywhere. That it was made is to be noted.
+    /// Nothing: a later write has taken its place everywhere, or the application refused it. What it was answered
+    /// is to be noted.
     Note,
 }
 

@@ -64,7 +64,8 @@ impl<S: State> Hermes<S> {
         let is_refused = self.state.query(op, &mut answer);
         let reply = effects.append(|out| out.extend_from_slice(&answer));
         effects.own(ReplicaOwn::Answer { ticket, reply, is_refused });
-        match key.and_then(|key| Some((key, self.keys.get(key)?.version))) {
+        let unsure = key.and_then(|key| Some((key, self.keys.get(key)?.version)));
+        match unsure.filter(|_| !self.plants(HermesFault::InvalidAnswered)) {
             Some((key, version)) => {
                 self.unstable_reads.entry(key.into()).or_default().push((version, ticket));
             }

@@ -176,13 +176,18 @@ impl<S: State> Hermes<S> {
             self.begin_round(key, Version::default(), Content::Note, made);
             return;
         }
+        self.give_answer(request, &made, effects);
+    }
+
+    /// Whoever waits for a request gets its answer, which is stable.
+    fn give_answer(&mut self, request: &Request, made: &Made, effects: &mut Effects<ReplicaOwn>) {
         let Some(waiting) = self.requests.remove(request) else { return };
-        answer(&waiting.tickets, &made, effects);
+        answer(&waiting.tickets, made, effects);
         for ticket in &waiting.tickets {
             effects.own(ReplicaOwn::Stable { ticket: *ticket });
         }
         for member in &waiting.members {
-            self.reply_to(*member, &made, effects);
+            self.reply_to(*member, made, effects);
         }
     }
 
@@ -244,11 +249,27 @@ impl<S: State> Hermes<S> {
         let content = if is_there { Content::Value(value.into()) } else { Content::Gone };
         let at_ms = self.desk.real_ms(now);
         let made = Made { identity: waiting.identity, at_ms, is_refused, reply: reply.into() };
+        if is_refused && !self.plants(HermesFault::RefusedTold) {
+            return self.note_refused(request, &key, made, effects);
+        }
         let version = place.version();
         self.set_stage(request, Stage::InRound);
         self.install(&key, version, &content, &made);
         let round = self.begin_round(&key, version, content, made.clone());
         self.mark_unsure(now, &key, version, made, (self.desk.config.id, round), Some(round));
+    }
+
+    /// G6, G12: a refused write changes nothing, so it takes no place among the writes of its key: with what the key
+    /// holds it could stand before one that it has not seen. But all must know its answer before its client does,
+    /// or it could be executed if it came again. As all members of the view have to say so in this view, nothing was
+    /// written in a later one before, and it needs no lease.
+    fn note_refused(&mut self, request: &Request, key: &[u8], made: Made, effects: &mut Effects<ReplicaOwn>) {
+        if self.plants(HermesFault::RefusedForgotten) {
+            return self.give_answer(request, &made, effects);
+        }
+        self.set_stage(request, Stage::InRound);
+        self.install(key, Version::default(), &Content::Note, &made);
+        self.begin_round(key, Version::default(), Content::Note, made);
     }
 
     fn place_behind(&self, key: &[u8], is_blind: bool) -> Option<Place> {

@@ -97,8 +97,11 @@ fn draw_op(scenario: &Scenario, value: u64, rng: &mut Rng) -> Op {
     let writes = rng.below(100) < u64::from(scenario.write_percent);
     match (writes, is_several) {
         (true, true) => Op::SetBoth(one, two, value),
-        (true, false) if rng.below(2) == 0 => Op::Incr(one),
-        (true, false) => Op::Set(one, value),
+        (true, false) => match rng.below(8) {
+            0 => Op::Del(one),
+            1..=3 => Op::Incr(one),
+            _ => Op::Set(one, value),
+        },
         (false, true) => Op::GetBoth(one, two),
         (false, false) => Op::Get(one),
     }

@@ -18,21 +18,28 @@ pub enum Op {
     SetBoth(u8, u8, u64),
     /// Reads two numbers at one instant.
     GetBoth(u8, u8),
+    /// Removes a number, and answers whether there was one.
+    Del(u8),
+    /// A write of a number that was refused, as histories have it: it changes nothing.
+    Refused(u8),
 }
 
 /// What is answered: one number or two; 0 where there is none.
 pub type Reply = Vec<u64>;
 
+/// What a write is answered that finds no room.
+pub(crate) const REFUSED: u64 = u64::MAX;
+
 impl Op {
     /// Whether it changes nothing.
     pub fn is_read(self) -> bool {
-        matches!(self, Op::Get(_) | Op::GetBoth(..))
+        matches!(self, Op::Get(_) | Op::GetBoth(..) | Op::Refused(_))
     }
 
     /// Its keys.
     pub fn keys(self) -> Vec<u8> {
         match self {
-            Op::Set(key, _) | Op::Incr(key) | Op::Get(key) => vec![key],
+            Op::Set(key, _) | Op::Incr(key) | Op::Get(key) | Op::Del(key) | Op::Refused(key) => vec![key],
             Op::SetBoth(one, two, _) | Op::GetBoth(one, two) => vec![one, two],
         }
     }
@@ -45,6 +52,8 @@ impl Op {
             Op::Get(key) => (3, key, 0, 0),
             Op::SetBoth(one, two, value) => (4, one, two, value),
             Op::GetBoth(one, two) => (5, one, two, 0),
+            Op::Del(key) => (6, key, 0, 0),
+            Op::Refused(key) => (7, key, 0, 0),
         };
         let mut bytes = [code, one, two, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes[3..].copy_from_slice(&u64::to_le_bytes(value));
@@ -61,8 +70,34 @@ impl Op {
             3 => Some(Op::Get(one)),
             4 => Some(Op::SetBoth(one, two, value)),
             5 => Some(Op::GetBoth(one, two)),
+            6 => Some(Op::Del(one)),
             _ => None,
         }
+    }
+
+    /// What it was, given its answer.
+    pub(crate) fn answered(self, reply: &[u64]) -> Op {
+        match self {
+            _ if reply != [REFUSED] => self,
+            Op::Set(key, _) | Op::Incr(key) | Op::Get(key) | Op::Del(key) | Op::Refused(key) => {
+                Op::Refused(key)
+            }
+            Op::SetBoth(one, ..) | Op::GetBoth(one, _) => Op::Refused(one),
+        }
+    }
+
+    /// Does it if there is room, and says whether there was.
+    pub(crate) fn try_run(self, numbers: &mut BTreeMap<u8, u64>) -> (Reply, bool) {
+        let mut after = numbers.clone();
+        let reply = self.run(&mut after);
+        let takes = |numbers: &BTreeMap<u8, u64>| {
+            numbers.values().map(|number| (number >> 8) % TAKES_END).sum::<u64>()
+        };
+        if takes(&after) > ROOM.max(takes(numbers)) {
+            return (vec![REFUSED], false);
+        }
+        *numbers = after;
+        (reply, true)
     }
 
     /// Does it.
@@ -84,9 +119,15 @@ impl Op {
                 vec![0]
             }
             Op::GetBoth(one, two) => vec![at(numbers, one), at(numbers, two)],
+            Op::Del(key) => vec![u64::from(numbers.remove(&key).is_some())],
+            Op::Refused(_) => vec![REFUSED],
         }
     }
 }
+
+/// A number takes less room than this. One that takes most finds none even alone.
+const TAKES_END: u64 = 6;
+const ROOM: u64 = 4;
 
 /// The model that judges.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,6 +156,7 @@ impl Model for Numbers {
 
     fn may_show(&self, op: &Op, _reply: &Reply, write: &Op) -> bool {
         let written = write.keys();
-        !matches!(op, Op::Set(..) | Op::SetBoth(..)) && op.keys().iter().any(|key| written.contains(key))
+        !matches!(op, Op::Set(..) | Op::SetBoth(..) | Op::Refused(_))
+            && op.keys().iter().any(|key| written.contains(key))
     }
 }

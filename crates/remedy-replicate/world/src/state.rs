@@ -103,11 +103,12 @@ impl State for SimState {
     fn apply(&mut self, placed: &Placed<'_>, reply: &mut Vec<u8>) -> Applied {
         assert_eq!(placed.mark.0, self.kept.mark.0 + 1, "marks grow by one");
         let op = Op::read(placed.op).expect("clients send operations");
-        let answer = reply_bytes(&op.run(&mut self.kept.numbers));
+        let (answer, has_room) = op.try_run(&mut self.kept.numbers);
+        let answer = reply_bytes(&answer);
         self.kept.mark = placed.mark;
         self.kept.results.note(&placed.identity, placed.at_ms, &answer);
         reply.extend(answer);
-        Applied { number: self.store(), is_refused: false }
+        Applied { number: self.store(), is_refused: !has_room }
     }
 
     fn mark(&self) -> Mark {
@@ -133,10 +134,11 @@ impl State for SimState {
     fn try_write(&mut self, op: &[u8], reply: &mut Vec<u8>, value: &mut Vec<u8>) -> (bool, bool) {
         let op = Op::read(op).expect("clients send operations");
         let mut numbers = self.kept.numbers.clone();
-        reply.extend(reply_bytes(&op.run(&mut numbers)));
+        let (answer, has_room) = op.try_run(&mut numbers);
+        reply.extend(reply_bytes(&answer));
         let number = numbers.get(&op.keys()[0]);
         value.extend(number.iter().flat_map(|number| number.to_le_bytes()));
-        (number.is_some(), false)
+        (number.is_some(), !has_room)
     }
 
     fn value(&self, key: &[u8], out: &mut Vec<u8>) -> bool {

@@ -41,6 +41,8 @@ scotfree_sim::report! {
     pub struct Report {
         /// Requests answered.
         answered,
+        /// Of these, refused by the application.
+        refused,
         /// Requests sent to another member under the same identity.
         sent_elsewhere,
         /// Requests declined by a member.
@@ -762,7 +764,10 @@ impl World {
             let at = client.retry_at;
             return self.alarms[index].set(Place::Client(index), at, &mut self.engine.queue);
         }
-        let answer = Some(Answer { at: self.engine.now.0, reply: read_reply(&parcel.body) });
+        let reply = read_reply(&parcel.body);
+        let op = op.answered(&reply);
+        self.engine.report.refused += u64::from(matches!(op, Op::Refused(_)));
+        let answer = Some(Answer { at: self.engine.now.0, reply });
         self.history.push(Operation { client: index as u64, called: client.called.0, op, answer });
         client.op = None;
         self.engine.report.answered += 1;
