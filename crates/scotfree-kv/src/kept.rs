@@ -18,6 +18,8 @@ pub(crate) struct Kept {
     pub sessions: Sessions,
     /// The last place of the group's order that was applied.
     pub mark: Mark,
+    /// How many values of other members' making were installed.
+    pub installed: u64,
     /// What the group's writes were answered.
     pub results: Results,
     pub results_limits: ResultsLimits,
@@ -27,7 +29,14 @@ impl Kept {
     /// Nothing but an empty map.
     pub fn new(store: Store, results_limits: ResultsLimits) -> Kept {
         let results = Results::new(results_limits);
-        Kept { store, sessions: Sessions::new(), mark: Mark::default(), results, results_limits }
+        Kept {
+            store,
+            sessions: Sessions::new(),
+            mark: Mark::default(),
+            installed: 0,
+            results,
+            results_limits,
+        }
     }
 
     /// What the log holds.
@@ -132,6 +141,7 @@ impl Kept {
             self.store.put(installed.key, value);
             self.store.set_version(installed.key, installed.version);
         }
+        self.installed += 1;
         self.results.note(&installed.identity, installed.at_ms, installed.reply);
         if let Some((session, seq)) = installed.session {
             self.move_position(session, seq);
@@ -163,6 +173,7 @@ impl Kept {
     pub fn leave_group(&mut self) {
         if self.mark != Mark::default() || self.results.client_count() > 0 {
             self.mark = Mark::default();
+            self.installed = 0;
             self.results = Results::new(self.results_limits);
         }
         self.store.forget_versions();

@@ -62,6 +62,10 @@ impl<D: PersistenceDomain> State for KvService<D> {
         self.kept.mark
     }
 
+    fn progress(&self) -> u64 {
+        self.kept.mark.0 + self.kept.installed
+    }
+
     fn stable(&self) -> u64 {
         self.write_stable
     }

@@ -3,7 +3,8 @@
 //!
 //! Stream: how much the data may take (8), then entries, each a tag (1 byte) and: 1 session: as an op's start record;
 //! 2 string: key, value; 3 list: key, count (4), elements; 4 version of the key before: counter (8), member (2);
-//! 5 version of a key without a value: key, counter (8), member (2); 6 mark (8); 7 results, as `Results` writes them.
+//! 5 version of a key without a value: key, counter (8), member (2); 6 mark (8); 7 results, as `Results` writes them;
+//! 8 how many values were installed (8).
 //! Keys, values and elements are length (4) and bytes. Then tag 0.
 //!
 //! Invariant: reading a written stream gives the same state; a stream that is not whole is an error. What members get
@@ -56,6 +57,10 @@ fn write_group(kept: &Kept, out: &mut Vec<u8>) {
     if kept.mark != Mark::default() {
         out.push(6);
         out.extend_from_slice(&kept.mark.0.to_le_bytes());
+    }
+    if kept.installed > 0 {
+        out.push(8);
+        out.extend_from_slice(&kept.installed.to_le_bytes());
     }
     if kept.results.client_count() > 0 {
         out.push(7);
@@ -115,6 +120,11 @@ pub fn read(bytes: &[u8], kept: &mut Kept) -> Option<()> {
             6 => {
                 let (mark, rest) = number(rest)?;
                 kept.mark = Mark(mark);
+                rest
+            }
+            8 => {
+                let (installed, rest) = number(rest)?;
+                kept.installed = installed;
                 rest
             }
             7 => {

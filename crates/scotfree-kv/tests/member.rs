@@ -166,8 +166,12 @@ fn a_snapshot_of_one_member_is_the_state_of_another_also_after_a_restart() {
     drop(other);
     let (service, recovery) = open(&storage, &options(1 << 20)).unwrap();
     assert_eq!(recovery.sessions[0].position, SeqNum(4), "this member's sessions stay");
-    let other = Driver::new(service);
+    let mut other = Driver::new(service);
     assert_eq!(snapshot(&other), stream);
+    let progress = LINES.len() as u64 + 1;
+    assert_eq!((one.service.progress(), other.service.progress()), (progress, progress));
+    set_version(&mut other, "gone", None, 1);
+    assert_eq!(other.service.progress(), progress + 1, "that it had a newer version does not matter");
     let last = LINES.len() as u64;
     assert_eq!(other.service.results().look(&identity(last), 0), Known::Answered(&replies[LINES.len() - 1]));
     assert_eq!(other.service.version(&key("gone")), Version { counter: 7, member: 2 });
@@ -331,7 +335,7 @@ fn a_write_of_no_group_ends_the_membership() {
     assert_eq!(member.run(RequestKind::Update, 1, 2, "SET a 2"), "+OK\r\n");
     let left = |member: &Driver| {
         let service = &member.service;
-        service.mark() == Mark(0)
+        (service.mark(), service.progress()) == (Mark(0), 0)
             && service.version(&key("k")) == Version::default()
             && service.results().client_count() == 0
             && service.store().data_bytes() == 64 + 3 + 1

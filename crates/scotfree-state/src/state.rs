@@ -110,6 +110,10 @@ pub trait State {
     /// The last place that was applied, as storage had it when the state was opened or since.
     fn mark(&self) -> Mark;
 
+    /// How many writes of its group this state was made by: 0 if there was none. It grows with every write, by
+    /// [`State::apply`] or [`State::install`]; storage and snapshots keep it.
+    fn progress(&self) -> u64;
+
     /// So many writes of [`Applied::number`] are stored.
     fn stable(&self) -> u64;
 
@@ -165,6 +169,10 @@ impl<S: State + ?Sized> State for Box<S> {
 
     fn mark(&self) -> Mark {
         (**self).mark()
+    }
+
+    fn progress(&self) -> u64 {
+        (**self).progress()
     }
 
     fn stable(&self) -> u64 {

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Kept {
     /// The last write applied, in the order of a chain.
     pub mark: Mark,
+    /// How many writes were installed.
+    pub installed: u64,
     /// The numbers.
     pub numbers: BTreeMap<u8, u64>,
     /// Their versions, where keys are ordered each by itself.
@@ -27,10 +29,18 @@ impl Kept {
     pub fn new() -> Kept {
         Kept {
             mark: Mark(0),
+            installed: 0,
             numbers: BTreeMap::new(),
             versions: BTreeMap::new(),
             results: Results::new(ResultsLimits::default()),
         }
+    }
+}
+
+impl Kept {
+    /// How many writes it was made by.
+    pub fn progress(&self) -> u64 {
+        self.mark.0 + self.installed
     }
 }
 
@@ -115,6 +125,10 @@ impl State for SimState {
         self.kept.mark
     }
 
+    fn progress(&self) -> u64 {
+        self.kept.progress()
+    }
+
     fn stable(&self) -> u64 {
         self.stable
     }
@@ -156,12 +170,14 @@ impl State for SimState {
                 None => drop(self.kept.numbers.remove(&key)),
             }
         }
+        self.kept.installed += 1;
         self.kept.results.note(&installed.identity, installed.at_ms, installed.reply);
         Applied { number: self.store(), is_refused: false }
     }
 
     fn write_snapshot(&self, out: &mut Vec<u8>) {
         out.extend(self.kept.mark.0.to_le_bytes());
+        out.extend(self.kept.installed.to_le_bytes());
         for numbers in [self.kept.numbers.len(), self.kept.versions.len()] {
             out.push(numbers as u8);
         }
@@ -193,8 +209,10 @@ impl State for SimState {
 
 fn read_kept(bytes: &[u8]) -> Option<Kept> {
     let (mark, rest) = bytes.split_first_chunk::<8>()?;
+    let (installed, rest) = rest.split_first_chunk::<8>()?;
     let (counts, mut rest) = rest.split_first_chunk::<2>()?;
-    let mut kept = Kept { mark: Mark(u64::from_le_bytes(*mark)), ..Kept::new() };
+    let (mark, installed) = (Mark(u64::from_le_bytes(*mark)), u64::from_le_bytes(*installed));
+    let mut kept = Kept { mark, installed, ..Kept::new() };
     for _ in 0..counts[0] {
         let (entry, after) = rest.split_first_chunk::<9>()?;
         kept.numbers.insert(entry[0], u64::from_le_bytes(entry[1..].try_into().ok()?));
