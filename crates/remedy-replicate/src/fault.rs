@@ -76,6 +76,8 @@ pub enum HermesFault {
     StepTooFar,
     /// Stability is told by this member's storage alone.
     StoredHereOnly,
+    /// G8: a full member that was started again takes what its storage held for valid.
+    RestoredTakenForValid,
     /// A write that the application refuses is told with what its key holds, as if it had set that.
     RefusedTold,
     /// What a refused write was answered is noted by nobody.
@@ -84,7 +86,7 @@ pub enum HermesFault {
 
 impl HermesFault {
     /// All of them.
-    pub const ALL: [HermesFault; 19] = [
+    pub const ALL: [HermesFault; 20] = [
         HermesFault::InvalidAnswered,
         HermesFault::AcksKept,
         HermesFault::AckShort,
@@ -102,6 +104,7 @@ impl HermesFault {
         HermesFault::GivenTakenForValid,
         HermesFault::StepTooFar,
         HermesFault::StoredHereOnly,
+        HermesFault::RestoredTakenForValid,
         HermesFault::RefusedTold,
         HermesFault::RefusedForgotten,
     ];

@@ -9,6 +9,7 @@
 //! Invariant: a key is valid at a member only if all members of the view have its version or a later one; a write is
 //! answered when all members of the view have it.
 
+mod confirm;
 mod join;
 mod keys;
 mod message;
@@ -23,8 +24,9 @@ use crate::fault::{Fault, HermesFault};
 use crate::hermes::join::Joining;
 use crate::hermes::keys::{Overtaken, Unsure};
 use crate::hermes::message::{
-    read_ack, read_forward, read_invalidate, read_refused, read_reply, read_validate, write_ack, Content,
-    Source, ACK, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY, REFUSED, REPLY, SETTLED, VALIDATE,
+    read_ack, read_claim, read_forward, read_invalidate, read_refused, read_reply, read_validate, write_ack,
+    Content, Source, ACK, CLAIM, CONFIRMED, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY,
+    REFUSED, REPLY, SETTLED, VALIDATE,
 };
 use crate::hermes::reads::Queued;
 use crate::hermes::requests::Waiting;
@@ -77,6 +79,8 @@ pub struct Hermes<S> {
     ready_rounds: VecDeque<u64>,
     ready_keys: VecDeque<Box<[u8]>>,
     joining: Option<Joining>,
+    /// What is here is the group's: it was taken from one whose is, or agreed on (see `confirm`).
+    is_confirmed: bool,
     /// Joiners whose storage is waited for.
     counted: BTreeSet<MemberId>,
     giving: Option<Giving>,
@@ -108,6 +112,7 @@ impl<S: State> Hermes<S> {
             ready_rounds: VecDeque::new(),
             ready_keys: VecDeque::new(),
             joining: None,
+            is_confirmed: false,
             counted: BTreeSet::new(),
             giving: None,
             taken_at: None,
@@ -131,11 +136,18 @@ impl<S: State> Hermes<S> {
         self.counted.clear();
         self.settling = Settling::default();
         match self.desk.myself().map(|member| member.standing) {
-            None => self.forget_all(effects),
+            None => {
+                self.forget_all(effects);
+                self.is_confirmed = false;
+            }
             // What it had from before may be of nobody's any more: it takes the whole state.
             Some(Standing::Joining) => {
                 self.forget_all(effects);
                 self.begin_to_join(now);
+            }
+            Some(Standing::Full) if self.must_confirm() => {
+                self.forget_all(effects);
+                self.begin_to_confirm(now);
             }
             Some(Standing::Full) => self.begin_to_settle(),
         }
@@ -177,11 +189,9 @@ impl<S: State> Hermes<S> {
 
     /// A full member tells anew all that may not be with all, and holds what is new.
     fn begin_to_settle(&mut self) {
-        if self.has_state() {
-            // It is a full one of the first view, or has joined, or the group begins anew with what it has.
-            self.joining = None;
-            self.lineage = self.desk.view().map(|view| view.founded);
-        }
+        // It has joined, or what it has is the group's.
+        (self.joining, self.is_confirmed) = (None, true);
+        self.lineage = self.desk.view().map(|view| view.founded);
         let forgets = self.plants(HermesFault::OvertakenForgotten);
         self.restart_rounds();
         let unsure: Vec<Box<[u8]>> = self
@@ -261,6 +271,8 @@ impl<S: State> Hermes<S> {
                 let (identity, why) = read_refused(body)?;
                 self.on_refused(&identity, why, effects);
             }
+            CLAIM => self.on_claim(from, read_claim(body)?, effects),
+            CONFIRMED => self.on_confirmed(now, from, effects),
             READY => self.on_ready(from, effects),
             JOINED => self.on_joined(from, effects),
             COUNTED => self.on_counted(now, from, effects),

@@ -1,4 +1,5 @@
-//! A member that joins is given the state by the first full one, while it takes every write already (G8).
+//! A member that joins is given the state by the first full one, while it takes every write already (G8). So is a
+//! full one that was started again, by one that was not.
 //!
 //! Invariant: a joiner acknowledges only what it keeps: what comes before the state is kept aside, and taken behind
 //! it. So what is committed while it joins it has from its sender, and what was committed before is in the state.
@@ -8,6 +9,7 @@ use crate::datagram::blob;
 use crate::datagram::{Reader, Refusal};
 use crate::desk::Retry;
 use crate::fault::HermesFault;
+use crate::hermes::confirm::Confirming;
 use crate::hermes::keys::Overtaken;
 use crate::hermes::message::{
     read_made, read_source, write_ack, write_made, write_source, Invalidate, Made, Source, ACK, COUNTED,
@@ -21,7 +23,7 @@ use scotfree_core::{Effects, Nanos};
 use scotfree_state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member that joins.
+/// A member that has not the state, or as a joiner not yet for all others.
 #[derive(Debug, Default)]
 pub(crate) struct Joining {
     /// The state, until it is whole.
@@ -33,6 +35,8 @@ pub(crate) struct Joining {
     counted_by: BTreeSet<MemberId>,
     /// What storage has to have before this member may be full.
     through: Option<u64>,
+    /// Of a full member: what it has to know before it is one.
+    pub confirming: Option<Confirming>,
     pub retry: Retry,
 }
 
@@ -50,13 +54,27 @@ impl<S: State> Hermes<S> {
     }
 
     pub(super) fn begin_to_join(&mut self, now: Nanos) {
-        (self.lineage, self.taken_at) = (None, None);
-        let mut joining = Joining { taking: Some(Taking::default()), ..Joining::default() };
-        joining.retry.restart(now, Nanos(0));
-        self.joining = Some(joining);
+        self.begin_to_take(now, None);
+        self.forget_lineage();
     }
 
+    /// What is stored is about to be replaced.
+    pub(super) fn forget_lineage(&mut self) {
+        (self.lineage, self.taken_at) = (None, None);
+    }
+
+    pub(super) fn begin_to_take(&mut self, now: Nanos, confirming: Option<Confirming>) {
+        let taking = Some(Taking::default());
+        let mut joining = Joining { taking, confirming, ..Joining::default() };
+        joining.retry.restart(now, Nanos(0));
+        (self.joining, self.is_confirmed) = (Some(joining), false);
+    }
+
+    /// Who gives the state; nobody yet if it is not known who has it.
     fn giver(&self) -> Option<MemberId> {
+        if let Some(confirming) = self.joining.as_ref().and_then(|joining| joining.confirming.as_ref()) {
+            return confirming.giver;
+        }
         self.desk.view().and_then(|view| view.full().next()).map(|member| member.id)
     }
 
@@ -89,10 +107,13 @@ impl<S: State> Hermes<S> {
     /// Asks for what is missing, or says that nothing is.
     pub(super) fn go_on_joining(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let (max, giver) = (self.desk.config.limits.retry_max, self.giver());
-        let (Some(joining), Some(giver)) = (self.joining.as_mut(), giver) else { return };
+        let Some(joining) = self.joining.as_mut().filter(|joining| joining.retry.at().is_some()) else {
+            return;
+        };
         if !joining.retry.is_due(now, max) {
             return;
         }
+        let Some(giver) = giver else { return self.tell_claim(effects) };
         match joining.taking.as_mut().map(Taking::want) {
             Some(want) => self.desk.tell(giver, WANT, 24, effects, |out| write_want(want, out)),
             None => self.go_on_ready(giver, effects),
@@ -160,15 +181,19 @@ impl<S: State> Hermes<S> {
             .and_then(|(beside, rest)| Some((beside, self.state.read_snapshot(rest).ok()?.number)));
         let Some((beside, number)) = taken else {
             self.desk.damaged();
-            return self.begin_to_join(now);
+            let confirming = self.joining.take().and_then(|joining| joining.confirming);
+            return self.begin_to_take(now, confirming);
         };
         (self.last_number, self.taken_at) = (number, Some(number));
         self.lineage = self.desk.view().map(|view| view.founded);
         self.desk.counters.snapshots_taken += 1;
         let early = self.joining.take().map(|joining| joining.early).unwrap_or_default();
-        let mut joining = Joining::default();
-        joining.retry.restart(now, Nanos(0));
-        self.joining = Some(joining);
+        self.is_confirmed = true;
+        if !self.desk.is_full() {
+            let mut joining = Joining::default();
+            joining.retry.restart(now, Nanos(0));
+            self.joining = Some(joining);
+        }
         if !self.plants(HermesFault::GivenTakenForValid) {
             for (key, source, made) in beside.unsure {
                 let version = self.state.version(&key);
@@ -184,7 +209,7 @@ impl<S: State> Hermes<S> {
     // ---- as the member that gives
 
     pub(super) fn on_want(&mut self, from: MemberId, want: Want, effects: &mut Effects<ReplicaOwn>) {
-        if !self.is_joiner(from) || !self.desk.is_full() || !self.has_state() {
+        if !self.desk.is_full() || !self.has_state() {
             return;
         }
         if self.giving.is_none() {

@@ -88,7 +88,11 @@ impl<S: State> Hermes<S> {
         effects: &mut Effects<ReplicaOwn>,
     ) {
         if !self.has_state() {
-            return self.keep_early(from, invalidate, effects);
+            // What a full member acknowledged it must have, even if no other is left to give it the state.
+            if !self.desk.is_full() {
+                self.keep_early(from, invalidate, effects);
+            }
+            return;
         }
         self.forget_done(from, invalidate.done_below);
         let round = invalidate.round;

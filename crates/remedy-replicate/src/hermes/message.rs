@@ -20,6 +20,16 @@ pub(crate) const REFUSED: u8 = 72;
 pub(crate) const READY: u8 = 73;
 pub(crate) const JOINED: u8 = 74;
 pub(crate) const COUNTED: u8 = 75;
+pub(crate) const CLAIM: u8 = 76;
+pub(crate) const CONFIRMED: u8 = 77;
+
+/// What a member holds that does not know whether it is the group's: the history that it stands in (0: none), and by
+/// how many writes it was made. The greater is ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    pub lineage: u64,
+    pub progress: u64,
+}
 
 /// Who made a write, and what it was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +172,16 @@ pub(crate) fn read_validate(mut reader: Reader<'_>) -> Result<Validate<'_>, Refu
     reader.end().map(|()| Validate { round, done_below, key, version, is_stable })
 }
 
+pub(crate) fn write_claim(claim: Claim, out: &mut Vec<u8>) {
+    out.extend_from_slice(&claim.lineage.to_le_bytes());
+    out.extend_from_slice(&claim.progress.to_le_bytes());
+}
+
+pub(crate) fn read_claim(mut reader: Reader<'_>) -> Result<Claim, Refusal> {
+    let claim = Claim { lineage: reader.u64()?, progress: reader.u64()? };
+    reader.end().map(|()| claim)
+}
+
 /// A request on its way to the member that coordinates it: its identity and operation.
 pub(crate) fn write_forward(identity: &Identity, op: &[u8], out: &mut Vec<u8>) {
     write_identity(identity, out);
@@ -244,6 +264,10 @@ mod tests {
         bytes.clear();
         write_forward(&made().identity, b"op", &mut bytes);
         assert_eq!(read_forward(Reader::of(&bytes)), Ok((made().identity, &b"op"[..])));
+        bytes.clear();
+        let claim = Claim { lineage: 3, progress: 99 };
+        write_claim(claim, &mut bytes);
+        assert_eq!(read_claim(Reader::of(&bytes)), Ok(claim));
         for why in REASONS {
             bytes.clear();
             write_refused(&made().identity, why, &mut bytes);

@@ -29,6 +29,9 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
         }),
         ("craq", "CRAQ: every member answers reads", Scenario::craq),
         ("hermes", "Hermes: every member answers reads and coordinates writes", Scenario::hermes),
+        ("hermes-stated", "a Hermes group whose views an operator writes", |seed| {
+            Scenario::stated(seed, Protocol::Hermes)
+        }),
         ("hermes-storm", "a Hermes group whose views change all the time", |seed| {
             Scenario::storm(seed, Protocol::Hermes)
         }),

@@ -11,7 +11,7 @@ use scotfree_core::Nanos;
 struct Alive {
     boot: u32,
     until: Nanos,
-    mark: u64,
+    progress: u64,
 }
 
 /// Views and leases.
@@ -22,20 +22,23 @@ pub(crate) struct Membership {
     lease: Nanos,
     /// A total restart waits until the others have had time to come.
     alone_since: Option<Nanos>,
+    /// The lives that an operator knows of.
+    stated_boots: Vec<u32>,
 }
 
 impl Membership {
     pub(crate) fn new(view: View, lease: Nanos) -> Membership {
-        let first = |member: &Member| Some(Alive { boot: member.boot, until: lease, mark: 0 });
+        let first = |member: &Member| Some(Alive { boot: member.boot, until: lease, progress: 0 });
         let alive = view.members.iter().map(first).collect();
-        Membership { view, alive, lease, alone_since: None }
+        let stated_boots = view.members.iter().map(|_| 1).collect();
+        Membership { view, alive, lease, alone_since: None, stated_boots }
     }
 
     /// A member's keep-alive has come; whether its lease begins or goes on.
-    pub(crate) fn hear(&mut self, now: Nanos, index: usize, boot: u32, mark: u64) -> bool {
+    pub(crate) fn hear(&mut self, now: Nanos, index: usize, boot: u32, progress: u64) -> bool {
         let held_by_other = self.alive[index].is_some_and(|alive| alive.boot != boot && alive.until > now);
         if !held_by_other {
-            self.alive[index] = Some(Alive { boot, until: now.plus(self.lease), mark });
+            self.alive[index] = Some(Alive { boot, until: now.plus(self.lease), progress });
         }
         !held_by_other
     }
@@ -43,6 +46,18 @@ impl Membership {
     fn lives(&self, now: Nanos, member: &Member) -> bool {
         let alive = self.alive[usize::from(member.id.0) - 1];
         alive.is_some_and(|alive| alive.until > now && alive.boot == member.boot)
+    }
+
+    /// An operator looks after the view: all are full members of a new one when one was started again. Whether there
+    /// is one.
+    pub(crate) fn look_stated(&mut self) -> bool {
+        let boots: Vec<u32> = self.alive.iter().map(|alive| alive.map_or(0, |alive| alive.boot)).collect();
+        let is_new = boots != self.stated_boots;
+        if is_new {
+            self.view.epoch += 1;
+            self.stated_boots = boots;
+        }
+        is_new
     }
 
     /// Looks whether the view is still right; whether there is a new one.
@@ -76,11 +91,10 @@ impl Membership {
         let here = |member: &&Member| {
             self.alive[usize::from(member.id.0) - 1].is_some_and(|alive| alive.until > now)
         };
-        let most = members
-            .iter()
-            .filter(was_full)
-            .filter(here)
-            .max_by_key(|member| self.alive[usize::from(member.id.0) - 1].map_or(0, |alive| alive.mark));
+        let most =
+            members.iter().filter(was_full).filter(here).max_by_key(|member| {
+                self.alive[usize::from(member.id.0) - 1].map_or(0, |alive| alive.progress)
+            });
         let (Some(most), true) = (most, now.since(since) >= self.lease) else { return false };
         let boot = self.alive[usize::from(most.id.0) - 1].map_or(0, |alive| alive.boot);
         next.founded = next.epoch + 1;

@@ -86,6 +86,8 @@ pub enum Trouble {
 pub struct Scenario {
     /// The protocol.
     pub protocol: Protocol,
+    /// The membership is an operator's: no leases, and all are full in a new view when one was started again.
+    pub is_static: bool,
     /// How many members there are.
     pub member_count: usize,
     /// How many clients.
@@ -142,6 +144,7 @@ impl Scenario {
         let percent = |rng: &mut Rng, choices: &[u32]| PerMillion::percent(rng.pick(choices));
         let mut scenario = Scenario {
             protocol,
+            is_static: false,
             member_count: rng.pick(&[1, 2, 3, 3, 3, 4, 5]),
             client_count: rng.between(1, 6) as usize,
             key_count: rng.between(1, 3),
@@ -172,6 +175,16 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// An operator's views, of members that are started again, often several at once.
+    pub fn stated(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 7);
+        let mut scenario = Scenario::random(seed, protocol);
+        (scenario.is_static, scenario.stable_when) = (true, StableWhen::Stored);
+        scenario.member_count = rng.pick(&[2, 3, 4]);
+        scenario.mishaps = (0..rng.between(1, 6)).flat_map(|_| draw_outage(rng, &scenario)).collect();
+        scenario
+    }
+
     /// Views change all the time, and everybody uses one key.
     pub fn storm(seed: u64, protocol: Protocol) -> Scenario {
         let rng = &mut Rng::new(seed, 6);
@@ -186,6 +199,17 @@ impl Scenario {
         scenario.mishaps = (0..rng.between(10, 25)).map(|_| draw_mishap(rng, &scenario)).collect();
         scenario
     }
+}
+
+/// Some members die within a few milliseconds.
+fn draw_outage(rng: &mut Rng, scenario: &Scenario) -> Vec<Mishap<Trouble>> {
+    let at = rng.below(CALM_AT.0);
+    let dies = |rng: &mut Rng| {
+        let member = rng.index(scenario.member_count);
+        let what = Trouble::Crash { member, down: Nanos(rng.below(30_000_000)) };
+        Mishap { when: When::Time(Nanos(at + rng.below(5_000_000))), what }
+    };
+    (0..rng.between(1, 5)).map(|_| dies(rng)).collect()
 }
 
 fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap<Trouble> {

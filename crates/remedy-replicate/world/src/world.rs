@@ -158,6 +158,8 @@ struct Node {
     ticket: u64,
     stores: bool,
     view: Option<View>,
+    /// The epoch of the last view in which it was in any of its lives.
+    epoch: u64,
     /// What was stored of [`Replica::lineage`].
     lineage: Option<u64>,
 }
@@ -203,7 +205,9 @@ impl Protocol for World {
     fn new(seed: u64, scenario: Scenario, depth: Depth) -> World {
         let (quality, mishaps) = (scenario.network, scenario.mishaps.clone());
         let mut engine = Engine::new(seed, depth, Course { quality, mishaps, calm_at: scenario.calm_at });
-        let members: Vec<Member> = (0..scenario.member_count).map(member_of).collect();
+        let boot = u32::from(!scenario.is_static);
+        let members: Vec<Member> =
+            (0..scenario.member_count).map(|index| Member { boot, ..member_of(index) }).collect();
         let view = View { epoch: 1, founded: 1, members: members.clone() };
         let nodes = (0..scenario.member_count).map(|_| {
             let drift = engine.chance.work.below(2 * scenario.drift_ppm_max + 1) as i32;
@@ -276,6 +280,9 @@ impl Protocol for World {
         node.incarnation = node.incarnation.next();
         let machine = self.machine(index);
         self.nodes[index].machine = Some(machine);
+        if self.scenario.is_static {
+            self.act(index, |machine, _, _| machine.on_lease(Nanos::MAX));
+        }
         let incarnation = self.nodes[index].incarnation;
         self.engine.after(Nanos(0), Event::KeepAlive(index, incarnation));
     }
@@ -386,6 +393,7 @@ impl Node {
             ticket: 0,
             stores: false,
             view: None,
+            epoch: 0,
             lineage: None,
         }
     }
@@ -531,7 +539,8 @@ impl World {
         let lacks = |member: &&Member| {
             let holder = &self.nodes[usize::from(member.id.0) - 1];
             let known = holder.stored.results.look(identity, 0);
-            known == scotfree_state::Known::New && holder.boot == member.boot
+            let is_meant = member.boot == 0 || holder.boot == member.boot;
+            known == scotfree_state::Known::New && is_meant
         };
         let lacking = view.full().find(lacks).map(|member| {
             let marks = |index: usize| {
@@ -642,14 +651,17 @@ impl World {
         if !self.lives(index, incarnation) {
             return;
         }
-        let mark = self.nodes[index].stored.mark.0;
-        if !self.membership.hear(self.engine.now, index, self.nodes[index].boot, mark) {
+        let progress = self.nodes[index].stored.progress();
+        if !self.membership.hear(self.engine.now, index, self.nodes[index].boot, progress) {
             return;
         }
         // A lease is of the newest view only: one that has gone on without a member says nothing for its older one.
         if self.nodes[index].view.as_ref().is_none_or(|view| view.epoch < self.membership.view.epoch) {
             let view = self.membership.view.clone();
             return self.give_view(index, &view);
+        }
+        if self.scenario.is_static {
+            return;
         }
         // The lease counts from when the keep-alive was sent, less what clocks may be wrong (G1).
         let lease = self.scenario.lease.0;
@@ -662,7 +674,12 @@ impl World {
     fn look(&mut self) {
         let lives = |view: &View| view.full().map(|member| (member.id, member.boot)).collect::<Vec<_>>();
         let before = lives(&self.membership.view);
-        if self.membership.look(self.engine.now, &self.members) {
+        let is_new = if self.scenario.is_static {
+            self.membership.look_stated()
+        } else {
+            self.membership.look(self.engine.now, &self.members)
+        };
+        if is_new {
             // Nobody is left who has what was only in memory.
             if !lives(&self.membership.view).iter().any(|life| before.contains(life)) {
                 self.engine.report.begun_anew += 1;
@@ -701,7 +718,10 @@ impl World {
         if node.paused_until > self.engine.now || node.silent_until > self.engine.now {
             return;
         }
-        if node.view.as_ref().is_none_or(|old| old.epoch < view.epoch) {
+        // A life that an operator's view cannot mean takes part from the next one on, as its service does it.
+        let is_stale = self.scenario.is_static && node.view.is_none() && view.epoch <= node.epoch;
+        if !is_stale && node.view.as_ref().is_none_or(|old| old.epoch < view.epoch) {
+            node.epoch = view.epoch;
             node.view = Some(view.clone());
             self.engine
                 .note(Place::Member(index), Happening::Did(Deed("takes the view of epoch", view.epoch)));

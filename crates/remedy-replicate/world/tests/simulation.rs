@@ -44,6 +44,11 @@ fn hermes_keeps_every_promise() {
 }
 
 #[test]
+fn what_an_operator_starts_again_breaks_nothing() {
+    total(&|seed| Scenario::stated(seed, Protocol::Hermes));
+}
+
+#[test]
 fn storms_break_nothing() {
     for protocol in [Protocol::Chain, Protocol::Craq, Protocol::Hermes] {
         total(&|seed| Scenario::storm(seed, protocol));
@@ -56,6 +61,7 @@ fn scenario_of(kind: &str, seed: u64) -> Scenario {
         "chain" => Scenario::chain(seed),
         "chain-storm" => Scenario::storm(seed, Protocol::Chain),
         "hermes" => Scenario::hermes(seed),
+        "hermes-stated" => Scenario::stated(seed, Protocol::Hermes),
         "hermes-storm" => Scenario::storm(seed, Protocol::Hermes),
         "craq-storm" => Scenario::storm(seed, Protocol::Craq),
         _ => Scenario::craq(seed),
@@ -101,6 +107,7 @@ fn hermes_for(fault: Fault, seed: u64) -> Scenario {
         Fault::Hermes(HermesFault::OvertakenForgotten | HermesFault::GivenTakenForValid) => {
             Scenario::storm(seed, Protocol::Hermes)
         }
+        Fault::Hermes(HermesFault::RestoredTakenForValid) => Scenario::stated(seed, Protocol::Hermes),
         _ => Scenario::hermes(seed),
     }
 }
