@@ -255,7 +255,7 @@ impl<S: State> Hermes<S> {
             INVALIDATE => self.on_invalidate(now, from, read_invalidate(body)?, effects),
             ACK => {
                 let (round, is_stored) = read_ack(body)?;
-                self.on_ack(now, from, round, is_stored);
+                self.on_ack(from, round, is_stored);
             }
             VALIDATE => self.on_validate(now, from, &read_validate(body)?, effects),
             PROBE => self.on_probe(from, read_number(body)?, effects),
@@ -264,7 +264,7 @@ impl<S: State> Hermes<S> {
             SETTLED => drop(self.settling.others.insert(from)),
             FORWARD => {
                 let (identity, op) = read_forward(body)?;
-                self.on_forward(from, &identity, op, effects);
+                self.on_forward(from, &identity, op);
             }
             REPLY => self.on_reply(&read_reply(body)?, effects),
             REFUSED => {
@@ -304,7 +304,7 @@ impl<S: State> Hermes<S> {
                 self.drain(now, &key, effects);
             } else {
                 self.look_whether_done(effects);
-                if self.held.is_empty() || !self.is_settled() {
+                if self.held.is_empty() || !self.is_settled() || !self.has_window() {
                     return;
                 }
                 let Some(request) = self.held.pop_front() else { return };
@@ -380,7 +380,7 @@ impl<S: State> Replica for Hermes<S> {
     fn next_timer(&self) -> Option<Nanos> {
         let joining = self.joining.as_ref().and_then(|joining| joining.retry.at());
         let stuck = self.stuck.first().map(|(due, _)| *due);
-        let timers = [self.rounds.retry.at(), self.forwarding.at(), self.settling.retry.at(), joining, stuck];
+        let timers = [self.rounds.next_due(), self.forwarding.at(), self.settling.retry.at(), joining, stuck];
         timers.into_iter().flatten().min()
     }
 

@@ -10,6 +10,7 @@
 use crate::fault::HermesFault;
 use crate::hermes::message::{write_ack, Content, Invalidate, Made, Source, Validate, ACK};
 use crate::hermes::place::Place;
+use crate::hermes::reads::Queued;
 use crate::hermes::Hermes;
 use crate::replica::{ReplicaOwn, StableWhen};
 use crate::view::MemberId;
@@ -94,6 +95,10 @@ impl<S: State> Hermes<S> {
             }
             return;
         }
+        if !self.state.has_room() {
+            // It comes again: whoever tells it waits meanwhile, and begins nothing new once it has no window.
+            return;
+        }
         self.forget_done(from, invalidate.done_below);
         let round = invalidate.round;
         if !self.follow(now, from, invalidate) {
@@ -173,7 +178,7 @@ impl<S: State> Hermes<S> {
         source: Source,
         round: Option<u64>,
     ) {
-        let due = now.plus(self.replay_after());
+        let due = now.plus(self.replay_after(self.queues.contains_key(key)));
         let unsure = Unsure { version, made, source, is_valid: false, round, due };
         if let Some(old) = self.keys.insert(key.into(), unsure) {
             self.stuck.remove(&(old.due, key.into()));
@@ -184,12 +189,24 @@ impl<S: State> Hermes<S> {
         self.stuck.insert((due, key.into()));
     }
 
-    /// Members begin one after the other, so that mostly one does.
-    fn replay_after(&self) -> Nanos {
+    /// Something waits for a key that is not valid.
+    pub(super) fn wait_for_key(&mut self, now: Nanos, key: &[u8], queued: Queued) {
+        self.queues.entry(key.into()).or_default().push_back(queued);
+        let soon = now.plus(self.replay_after(true));
+        if self.keys.get(key).is_some_and(|unsure| unsure.due > soon) {
+            self.look_again(key, soon);
+        }
+    }
+
+    /// Whoever made a write tells it again by itself, so others do it only if it takes longer than usual, and sooner
+    /// if something waits. Members begin one after the other, so that mostly one does.
+    fn replay_after(&self, is_awaited: bool) -> Nanos {
         let me = self.desk.config.id;
         let members = self.desk.view().map_or(&[][..], |view| &view.members);
         let place = members.iter().position(|member| member.id == me).unwrap_or(0) as u64;
-        Nanos(self.desk.config.limits.replay_after.0 * (1 + place))
+        let limits = self.desk.config.limits;
+        let first = if is_awaited { self.patience(limits.replay_after) } else { limits.retry_max };
+        Nanos(first.0 * (1 + place))
     }
 
     /// All members have this version of a key.

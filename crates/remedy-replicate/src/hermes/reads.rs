@@ -41,8 +41,7 @@ impl<S: State> Hermes<S> {
         }
         self.queued_reads += 1;
         self.desk.counters.reads_asked += 1;
-        let queue = self.queues.entry(key.into()).or_default();
-        queue.push_back(Queued::Read { ticket, op: op.into() });
+        self.wait_for_key(now, &key, Queued::Read { ticket, op: op.into() });
     }
 
     pub(super) fn may_serve(&self, now: Nanos) -> Result<(), Decline> {

@@ -37,6 +37,8 @@ pub(crate) struct Waiting {
     /// Members whose clients wait.
     pub members: Vec<MemberId>,
     pub stage: Stage,
+    /// When it was forwarded last.
+    told_at: Nanos,
 }
 
 impl<S: State> Hermes<S> {
@@ -74,6 +76,7 @@ impl<S: State> Hermes<S> {
                 tickets: Vec::new(),
                 members: Vec::new(),
                 stage: Stage::Held,
+                told_at: Nanos(0),
             };
             self.requests.insert(request, waiting);
             self.held.push_back(request);
@@ -83,20 +86,15 @@ impl<S: State> Hermes<S> {
         self.requests.get_mut(&request)
     }
 
-    pub(super) fn on_forward(
-        &mut self,
-        from: MemberId,
-        identity: &Identity,
-        op: &[u8],
-        effects: &mut Effects<ReplicaOwn>,
-    ) {
+    pub(super) fn on_forward(&mut self, from: MemberId, identity: &Identity, op: &[u8]) {
         if !self.desk.is_full() || !self.has_state() {
             return;
         }
         match self.wait_for(identity, op) {
             Some(waiting) if waiting.members.contains(&from) => {}
             Some(waiting) => waiting.members.push(from),
-            None => self.tell_refused(from, identity, Decline::Busy, effects),
+            // It may be executed already, from an earlier telling. It comes again when there is room.
+            None => {}
         }
     }
 
@@ -132,7 +130,7 @@ impl<S: State> Hermes<S> {
         if to != self.desk.config.id {
             self.set_stage(request, Stage::Forwarded);
             self.forwarding.start(now, self.desk.config.limits.retry_min);
-            return self.forward(to, request, effects);
+            return self.forward(now, to, request, effects);
         }
         if let Some(number) = self.rounds.by_request.get(request).copied() {
             self.desk.counters.writes_known += 1;
@@ -238,8 +236,7 @@ impl<S: State> Hermes<S> {
         let Touches::One(key) = facts.touches else { return };
         if !self.is_valid(&key) {
             self.set_stage(request, Stage::Queued);
-            self.queues.entry(key.into()).or_default().push_back(Queued::Write(*request));
-            return;
+            return self.wait_for_key(now, &key, Queued::Write(*request));
         }
         let Some(place) = self.place_behind(&key, facts.is_blind) else {
             return self.refuse(request, Decline::Contended, effects);
@@ -283,8 +280,9 @@ impl<S: State> Hermes<S> {
 
     // ---- forwarding
 
-    fn forward(&mut self, to: MemberId, request: &Request, effects: &mut Effects<ReplicaOwn>) {
-        let Some(waiting) = self.requests.get(request) else { return };
+    fn forward(&mut self, now: Nanos, to: MemberId, request: &Request, effects: &mut Effects<ReplicaOwn>) {
+        let Some(waiting) = self.requests.get_mut(request) else { return };
+        waiting.told_at = now;
         self.desk.tell(to, FORWARD, waiting.op.len() + 28, effects, |out| {
             write_forward(&waiting.identity, &waiting.op, out);
         });
@@ -295,21 +293,19 @@ impl<S: State> Hermes<S> {
         if !self.forwarding.is_due(now, self.desk.config.limits.retry_max) {
             return;
         }
-        let is_forwarded = |waiting: &Waiting| waiting.stage == Stage::Forwarded;
-        let forwarded: Vec<Request> = self
-            .requests
-            .iter()
-            .filter(|(_, waiting)| is_forwarded(waiting))
-            .map(|(request, _)| *request)
-            .collect();
-        if forwarded.is_empty() {
-            self.forwarding.stop();
+        let is_forwarded = |(_, waiting): &(&Request, &Waiting)| waiting.stage == Stage::Forwarded;
+        if !self.requests.iter().any(|entry| is_forwarded(&entry)) {
+            return self.forwarding.stop();
         }
-        self.desk.counters.resent += forwarded.len() as u64;
-        for request in forwarded {
+        let patience = self.patience(self.desk.config.limits.retry_min);
+        let is_late =
+            |entry: &(&Request, &Waiting)| is_forwarded(entry) && entry.1.told_at.plus(patience) <= now;
+        let late: Vec<Request> = self.requests.iter().filter(is_late).map(|(request, _)| *request).collect();
+        self.desk.counters.resent += late.len() as u64;
+        for request in late {
             let Some(waiting) = self.requests.get(&request) else { continue };
             let (identity, facts) = (waiting.identity, self.state.facts(&waiting.op));
-            self.forward(self.coordinator(&identity, &facts), &request, effects);
+            self.forward(now, self.coordinator(&identity, &facts), &request, effects);
         }
     }
 

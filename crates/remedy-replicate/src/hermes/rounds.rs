@@ -6,7 +6,6 @@
 //! Invariant: acknowledgements count in the view in which they were given only (G2); a round is committed when all
 //! members of the view have it, joining ones too: so whoever becomes full has all that is committed (G3, G8).
 
-use crate::desk::Retry;
 use crate::fault::HermesFault;
 use crate::hermes::message::{
     write_ack, write_invalidate, write_made, write_validate, Content, Invalidate, Made, Validate, ACK,
@@ -34,7 +33,22 @@ pub(crate) struct Round {
     pub tickets: Vec<u64>,
     /// Members that wait for the answer.
     pub members: Vec<MemberId>,
+    /// When it was sent first in this view.
     sent_at: Option<Nanos>,
+    /// When it is sent again, and how long after the time before.
+    due: Nanos,
+    span: Nanos,
+}
+
+impl Round {
+    /// How much room it takes under way, about.
+    fn bytes(&self) -> usize {
+        let value = match &self.content {
+            Content::Value(value) => value.len(),
+            Content::Gone | Content::Note => 0,
+        };
+        self.key.len() + self.made.reply.len() + value
+    }
 }
 
 #[derive(Debug, Default)]
@@ -45,15 +59,69 @@ pub(crate) struct Rounds {
     pub open: BTreeSet<u64>,
     unsent: BTreeSet<u64>,
     next: u64,
-    pub retry: Retry,
+    /// When which is to be sent again: each by itself, so that those that go on put off no other.
+    due: BTreeSet<(Nanos, u64)>,
+    /// What those that are not committed take.
+    open_bytes: usize,
+    /// How long a round took of late until it was committed.
+    usual_span: Nanos,
 }
 
 impl Rounds {
     /// Ends all of them; what comes later has other numbers.
     pub(crate) fn take(&mut self) -> BTreeMap<u64, Round> {
-        let Rounds { all, next, .. } = std::mem::take(self);
-        self.next = next;
+        let Rounds { all, next, usual_span, .. } = std::mem::take(self);
+        (self.next, self.usual_span) = (next, usual_span);
         all
+    }
+
+    /// When something is to be sent again.
+    pub(crate) fn next_due(&self) -> Option<Nanos> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// A round that is to be sent again now.
+    fn pop_due(&mut self, now: Nanos) -> Option<u64> {
+        self.next_due().filter(|due| *due <= now)?;
+        self.due.pop_first().map(|(_, number)| number)
+    }
+
+    /// A round was sent: it is sent again after `span` at first, then less and less often.
+    fn note_sent(&mut self, now: Nanos, number: u64, span: Nanos, span_max: Nanos) {
+        let Some(round) = self.all.get_mut(&number) else { return };
+        round.span = match round.sent_at {
+            None => span,
+            Some(_) => Nanos(round.span.0 * 2).max(span).min(span_max),
+        };
+        round.sent_at.get_or_insert(now);
+        self.due.remove(&(round.due, number));
+        round.due = now.plus(round.span);
+        self.due.insert((round.due, number));
+    }
+
+    fn note_committed(&mut self, now: Nanos, number: u64) {
+        if !self.open.remove(&number) {
+            return;
+        }
+        let Some(round) = self.all.get_mut(&number) else { return };
+        round.is_committed = true;
+        self.open_bytes -= round.bytes();
+        let Some(sent_at) = round.sent_at else { return };
+        self.usual_span = Nanos((self.usual_span.0 * 7 + now.since(sent_at).0) / 8);
+        // Storage comes to it by itself: it is asked only if its word is lost.
+        self.due.remove(&(round.due, number));
+        round.due = now.plus(Nanos(round.span.0 * 4));
+        self.due.insert((round.due, number));
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Round> {
+        let round = self.all.remove(&number)?;
+        self.due.remove(&(round.due, number));
+        let request = request_of(&round.made.identity);
+        if self.by_request.get(&request) == Some(&number) {
+            self.by_request.remove(&request);
+        }
+        Some(round)
     }
 }
 
@@ -101,21 +169,22 @@ impl<S: State> Hermes<S> {
         let number = self.rounds.next;
         self.rounds.next += 1;
         self.rounds.by_request.insert(request_of(&made.identity), number);
-        self.rounds.all.insert(
-            number,
-            Round {
-                key: key.into(),
-                version,
-                content,
-                made,
-                missing,
-                unstored,
-                is_committed: false,
-                tickets: Vec::new(),
-                members: Vec::new(),
-                sent_at: None,
-            },
-        );
+        let round = Round {
+            key: key.into(),
+            version,
+            content,
+            made,
+            missing,
+            unstored,
+            is_committed: false,
+            tickets: Vec::new(),
+            members: Vec::new(),
+            sent_at: None,
+            due: Nanos(0),
+            span: Nanos(0),
+        };
+        self.rounds.open_bytes += round.bytes();
+        self.rounds.all.insert(number, round);
         self.rounds.open.insert(number);
         self.await_own_storage(number);
         number
@@ -144,6 +213,8 @@ impl<S: State> Hermes<S> {
         }
         let numbers: Vec<u64> = self.rounds.all.keys().copied().collect();
         self.rounds.open.extend(numbers.iter().copied());
+        self.rounds.due.clear();
+        self.rounds.open_bytes = self.rounds.all.values().map(Round::bytes).sum();
         for number in numbers {
             self.await_own_storage(number);
         }
@@ -175,17 +246,22 @@ impl<S: State> Hermes<S> {
                 self.send_round(now, number, effects);
             }
         }
-        if self.rounds.all.is_empty() {
-            self.rounds.retry.stop();
-        } else {
-            self.rounds.retry.start(now, self.desk.config.limits.retry_min);
-        }
+    }
+
+    /// Whether there is room for one more round under way.
+    pub(super) fn has_window(&self) -> bool {
+        self.rounds.open.is_empty() || self.rounds.open_bytes < self.desk.config.limits.window_bytes_max
+    }
+
+    /// How long others may take before something is said to be lost: more than they took of late.
+    pub(super) fn patience(&self, min: Nanos) -> Nanos {
+        Nanos(min.0 + 2 * self.rounds.usual_span.0).min(self.desk.config.limits.retry_max.max(min))
     }
 
     fn send_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
-        let done_below = self.done_below();
-        let Some(round) = self.rounds.all.get_mut(&number) else { return };
-        round.sent_at = Some(now);
+        let (done_below, limits) = (self.done_below(), self.desk.config.limits);
+        self.rounds.note_sent(now, number, self.patience(limits.retry_min), limits.retry_max);
+        let Some(round) = self.rounds.all.get(&number) else { return };
         if round.is_committed {
             let me = self.desk.config.id;
             for to in round.unstored.iter().filter(|to| **to != me) {
@@ -210,29 +286,21 @@ impl<S: State> Hermes<S> {
 
     /// Sends again what was not acknowledged for a while.
     pub(super) fn resend_rounds(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
-        let limits = self.desk.config.limits;
-        if !self.rounds.retry.is_due(now, limits.retry_max) {
-            return;
-        }
-        let is_late = |round: &Round| round.sent_at.is_some_and(|at| at.plus(limits.retry_min) <= now);
-        let late: Vec<u64> =
-            self.rounds.all.iter().filter(|(_, round)| is_late(round)).map(|(number, _)| *number).collect();
-        self.desk.counters.resent += late.len() as u64;
-        for number in late {
+        while let Some(number) = self.rounds.pop_due(now) {
+            self.desk.counters.resent += 1;
             self.send_round(now, number, effects);
         }
     }
 
     // ---- acknowledgements
 
-    pub(super) fn on_ack(&mut self, now: Nanos, from: MemberId, number: u64, is_stored: bool) {
+    pub(super) fn on_ack(&mut self, from: MemberId, number: u64, is_stored: bool) {
         let Some(round) = self.rounds.all.get_mut(&number) else { return };
         round.missing.retain(|member| *member != from);
         if is_stored {
             round.unstored.retain(|member| *member != from);
         }
         self.ready_rounds.push_back(number);
-        self.rounds.retry.restart(now, self.desk.config.limits.retry_min);
     }
 
     /// Storage has gone on: this member's own rounds, and those whose senders wait to hear of it.
@@ -264,9 +332,8 @@ impl<S: State> Hermes<S> {
     }
 
     fn commit_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
-        self.rounds.open.remove(&number);
-        let Some(round) = self.rounds.all.get_mut(&number) else { return };
-        round.is_committed = true;
+        self.rounds.note_committed(now, number);
+        let Some(round) = self.rounds.all.get(&number) else { return };
         let (key, version, request) = (round.key.clone(), round.version, request_of(&round.made.identity));
         self.answer_request(number, &request, effects);
         self.validate(number, &key, version, !self.waits_for_storage(), effects);
@@ -274,11 +341,7 @@ impl<S: State> Hermes<S> {
     }
 
     fn end_round(&mut self, now: Nanos, number: u64, effects: &mut Effects<ReplicaOwn>) {
-        let Some(round) = self.rounds.all.remove(&number) else { return };
-        let request = request_of(&round.made.identity);
-        if self.rounds.by_request.get(&request) == Some(&number) {
-            self.rounds.by_request.remove(&request);
-        }
+        let Some(round) = self.rounds.remove(number) else { return };
         for ticket in &round.tickets {
             effects.own(ReplicaOwn::Stable { ticket: *ticket });
         }
@@ -310,5 +373,71 @@ impl<S: State> Hermes<S> {
 
     pub(super) fn reply_to(&mut self, member: MemberId, made: &Made, effects: &mut Effects<ReplicaOwn>) {
         self.desk.tell(member, REPLY, made.reply.len() + 37, effects, |out| write_made(made, out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scotfree_wire::Identity;
+
+    const MAX: Nanos = Nanos(50);
+
+    fn rounds(count: u64) -> Rounds {
+        let mut rounds = Rounds::default();
+        for number in 0..count {
+            let identity = Identity { client: [1; 16], number };
+            let made = Made { identity, at_ms: 0, is_refused: false, reply: b"OK"[..].into() };
+            let round = Round {
+                key: b"k"[..].into(),
+                version: Version::default(),
+                content: Content::Value(b"value"[..].into()),
+                made,
+                missing: vec![MemberId(2)],
+                unstored: Vec::new(),
+                is_committed: false,
+                tickets: Vec::new(),
+                members: Vec::new(),
+                sent_at: None,
+                due: Nanos(0),
+                span: Nanos(0),
+            };
+            rounds.open_bytes += round.bytes();
+            rounds.all.insert(number, round);
+            rounds.open.insert(number);
+        }
+        rounds
+    }
+
+    #[test]
+    fn a_round_is_sent_again_less_and_less_often_whatever_others_do() {
+        let mut rounds = rounds(2);
+        (0..2).for_each(|number| rounds.note_sent(Nanos(0), number, Nanos(10), MAX));
+        rounds.note_committed(Nanos(8), 1);
+        assert_eq!(rounds.next_due(), Some(Nanos(10)), "that one went on puts off no other");
+        let mut sent = Vec::new();
+        for now in 0..200 {
+            while let Some(number) = rounds.pop_due(Nanos(now)) {
+                rounds.note_sent(Nanos(now), number, Nanos(10), MAX);
+                sent.push((number, now));
+            }
+            if now == 48 {
+                assert!(rounds.remove(1).is_some());
+            }
+        }
+        assert_eq!(sent, [(0, 10), (0, 30), (1, 48), (0, 70), (0, 120), (0, 170)]);
+    }
+
+    #[test]
+    fn what_is_committed_is_not_under_way() {
+        let mut rounds = rounds(2);
+        assert_eq!(rounds.open_bytes, 2 * (1 + 2 + 5));
+        rounds.note_sent(Nanos(0), 0, Nanos(10), MAX);
+        rounds.note_committed(Nanos(16), 0);
+        rounds.note_committed(Nanos(99), 0);
+        assert_eq!((rounds.open_bytes, rounds.usual_span), (8, Nanos(2)));
+        rounds.remove(0);
+        rounds.note_committed(Nanos(16), 1);
+        assert_eq!((rounds.open_bytes, rounds.next_due()), (0, None));
     }
 }

@@ -50,6 +50,9 @@ impl Default for Kept {
     }
 }
 
+/// How many writes storage may lack before nothing new is begun.
+const STORING_MAX: usize = 6;
+
 /// A state whose storage is told by the world when it has gone on.
 #[derive(Debug)]
 pub(crate) struct SimState {
@@ -134,7 +137,7 @@ impl State for SimState {
     }
 
     fn has_room(&self) -> bool {
-        true
+        self.storing.len() < STORING_MAX
     }
 
     fn results(&self) -> &Results {
@@ -228,4 +231,21 @@ fn read_kept(bytes: &[u8]) -> Option<Kept> {
     let (results, rest) = Results::read(ResultsLimits::default(), rest)?;
     kept.results = results;
     rest.is_empty().then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_is_behind_has_no_room() {
+        let mut state = SimState::open(Kept::new());
+        for number in 1..=STORING_MAX as u64 {
+            assert!(state.has_room());
+            state.take_place(SessionId(1), SeqNum(number));
+        }
+        assert!(!state.has_room());
+        state.note_stored(1);
+        assert!(state.has_room());
+    }
 }

@@ -36,6 +36,7 @@ fn craq_keeps_every_promise() {
 #[test]
 fn a_window_of_a_few_writes_only_slows() {
     total(&|seed| Scenario { window_bytes_max: 40, ..Scenario::craq(seed) });
+    total(&|seed| Scenario { window_bytes_max: 40, ..Scenario::hermes(seed) });
 }
 
 #[test]
