@@ -33,7 +33,7 @@ use crate::hermes::requests::Waiting;
 use crate::hermes::rounds::Rounds;
 use crate::replica::{Decline, MemberConfig, Replica, ReplicaCounters, ReplicaOwn, Write};
 use crate::transfer::{read_piece, read_want, Giving, PIECE, WANT};
-use crate::view::{MemberId, Standing, View};
+use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{State, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +79,9 @@ pub struct Hermes<S> {
     ready_rounds: VecDeque<u64>,
     ready_keys: VecDeque<Box<[u8]>>,
     joining: Option<Joining>,
+    /// The other members of the view, and its full members by their numbers.
+    others: Vec<MemberId>,
+    full: Vec<MemberId>,
     /// What is here is the group's: it was taken from one whose is, or agreed on (see `confirm`).
     is_confirmed: bool,
     /// Joiners whose storage is waited for.
@@ -112,6 +115,8 @@ impl<S: State> Hermes<S> {
             ready_rounds: VecDeque::new(),
             ready_keys: VecDeque::new(),
             joining: None,
+            others: Vec::new(),
+            full: Vec::new(),
             is_confirmed: false,
             counted: BTreeSet::new(),
             giving: None,
@@ -135,6 +140,7 @@ impl<S: State> Hermes<S> {
         self.giving = None;
         self.counted.clear();
         self.settling = Settling::default();
+        self.note_members();
         match self.desk.myself().map(|member| member.standing) {
             None => {
                 self.forget_all(effects);
@@ -154,6 +160,17 @@ impl<S: State> Hermes<S> {
         if self.desk.myself().is_some() {
             self.settling.retry.restart(now, Nanos(0));
         }
+    }
+
+    fn note_members(&mut self) {
+        let me = self.desk.config.id;
+        let counts_joiners = !self.plants(HermesFault::JoinerNotCounted);
+        let members = self.desk.view().map_or(&[][..], |view| &view.members);
+        let counts = |member: &&Member| member.standing == Standing::Full || counts_joiners;
+        self.others = members.iter().filter(counts).map(|member| member.id).filter(|id| *id != me).collect();
+        let full = members.iter().filter(|member| member.standing == Standing::Full);
+        self.full = full.map(|member| member.id).collect();
+        self.full.sort_unstable();
     }
 
     fn forget_all(&mut self, effects: &mut Effects<ReplicaOwn>) {
@@ -205,15 +222,14 @@ impl<S: State> Hermes<S> {
         }
         let overtaken = std::mem::take(&mut self.overtaken).into_values();
         for Overtaken { key, made } in overtaken.filter(|_| !forgets) {
-            self.begin_round(&key, Version::default(), Content::Note, made);
+            self.begin_round(key, Version::default(), Content::Note, made);
         }
         self.hold_requests();
     }
 
     /// Whether all members have told what they had from before this view.
     fn is_settled(&self) -> bool {
-        let is_done =
-            self.settling.is_done && self.others().iter().all(|id| self.settling.others.contains(id));
+        let is_done = self.settling.is_done && self.others.iter().all(|id| self.settling.others.contains(id));
         is_done || self.plants(HermesFault::NotSettled)
     }
 
@@ -222,8 +238,8 @@ impl<S: State> Hermes<S> {
             return;
         }
         self.settling.is_done = true;
-        for to in self.others() {
-            self.desk.tell(to, SETTLED, 0, effects, |_| {});
+        for to in &self.others {
+            self.desk.tell(*to, SETTLED, 0, effects, |_| {});
         }
     }
 
@@ -231,7 +247,7 @@ impl<S: State> Hermes<S> {
         if !self.settling.retry.is_due(now, self.desk.config.limits.retry_max) {
             return;
         }
-        let mut unheard = self.others();
+        let mut unheard = self.others.clone();
         unheard.retain(|id| !self.settling.others.contains(id));
         if unheard.is_empty() {
             self.settling.retry.stop();

@@ -122,15 +122,13 @@ impl<S: State> Hermes<S> {
 
     /// Once all others wait for its storage, and that has what could be stable without it, it may be full.
     fn go_on_ready(&mut self, giver: MemberId, effects: &mut Effects<ReplicaOwn>) {
-        let others = self.others();
         let Some(joining) = self.joining.as_ref() else { return };
         let is_stored = joining.through.is_some_and(|through| through <= self.state.stable());
         if is_stored || self.desk.config.stable_when == StableWhen::InMemory {
             return self.desk.tell(giver, READY, 0, effects, |_| {});
         }
-        let uncounted = others.into_iter().filter(|id| !joining.counted_by.contains(id));
-        for to in uncounted.collect::<Vec<_>>() {
-            self.desk.tell(to, JOINED, 0, effects, |_| {});
+        for to in self.others.iter().filter(|id| !joining.counted_by.contains(id)) {
+            self.desk.tell(*to, JOINED, 0, effects, |_| {});
         }
     }
 
@@ -143,10 +141,9 @@ impl<S: State> Hermes<S> {
 
     /// What was stable before the sender counted this member it has acknowledged before, so it is in its state.
     pub(super) fn on_counted(&mut self, now: Nanos, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
-        let others = self.others();
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.taking.is_none()) else { return };
         joining.counted_by.insert(from);
-        let is_counted = others.iter().all(|id| joining.counted_by.contains(id));
+        let is_counted = self.others.iter().all(|id| joining.counted_by.contains(id));
         if is_counted && joining.through.is_none() {
             joining.through = Some(self.last_number);
             joining.retry.restart(now, Nanos(0));

@@ -280,7 +280,7 @@ impl<S: State> Hermes<S> {
             version = Place::of(version).next(self.desk.config.id).unwrap_or_default().version();
             self.install(key, version, &content, &made);
         }
-        let round = self.begin_round(key, version, content, made);
+        let round = self.begin_round(key.into(), version, content, made);
         if let Some(unsure) = self.keys.get_mut(key) {
             (unsure.round, unsure.version) = (Some(round), version);
         }

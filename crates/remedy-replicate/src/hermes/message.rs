@@ -52,6 +52,16 @@ pub(crate) enum Content {
     Note,
 }
 
+impl Content {
+    /// How many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Content::Value(value) => value.len(),
+            Content::Gone | Content::Note => 0,
+        }
+    }
+}
+
 /// A write on its way to all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invalidate {
@@ -68,11 +78,7 @@ pub(crate) struct Invalidate {
 impl Invalidate {
     /// How much room it takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let value = match &self.content {
-            Content::Value(value) => value.len(),
-            Content::Gone | Content::Note => 0,
-        };
-        self.key.len() + self.made.reply.len() + value + 64
+        self.key.len() + self.made.reply.len() + self.content.bytes() + 64
     }
 }
 
@@ -116,20 +122,41 @@ pub(crate) fn read_made(reader: &mut Reader<'_>) -> Result<Made, Refusal> {
     Ok(Made { identity, at_ms, is_refused: read_bool(reader)?, reply: reader.blob()?.into() })
 }
 
-pub(crate) fn write_invalidate(invalidate: &Invalidate, out: &mut Vec<u8>) {
-    out.extend_from_slice(&invalidate.round.to_le_bytes());
-    out.extend_from_slice(&invalidate.done_below.to_le_bytes());
-    write_version(invalidate.version, out);
-    write_made(&invalidate.made, out);
-    blob(&invalidate.key, out);
-    let (code, value) = match &invalidate.content {
-        Content::Gone => (0, &[][..]),
-        Content::Value(value) => (1, &value[..]),
-        Content::Note => (2, &[][..]),
-    };
-    out.push(code);
-    blob(value, out);
+/// An [`Invalidate`] as its sender has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    pub round: u64,
+    pub done_below: u64,
+    pub key: &'a [u8],
+    pub version: Version,
+    pub content: &'a Content,
+    pub made: &'a Made,
 }
+
+impl Telling<'_> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.round.to_le_bytes());
+        out.extend_from_slice(&self.done_below.to_le_bytes());
+        write_version(self.version, out);
+        write_made(self.made, out);
+        blob(self.key, out);
+        let (code, value) = match self.content {
+            Content::Gone => (0, &[][..]),
+            Content::Value(value) => (1, &value[..]),
+            Content::Note => (2, &[][..]),
+        };
+        out.push(code);
+        blob(value, out);
+    }
+
+    /// How many bytes are written.
+    pub(crate) fn bytes(&self) -> usize {
+        TELLING_HEAD_BYTES + self.key.len() + self.made.reply.len() + self.content.bytes()
+    }
+}
+
+/// Two numbers, a version, who made it and when, whether it was refused, three lengths and what it does.
+const TELLING_HEAD_BYTES: usize = 8 + 8 + 10 + 24 + 8 + 1 + 3 * 4 + 1;
 
 pub(crate) fn read_invalidate(mut reader: Reader<'_>) -> Result<Invalidate, Refusal> {
     let (round, done_below) = (reader.u64()?, reader.u64()?);
@@ -242,8 +269,11 @@ mod tests {
     #[test]
     fn a_write_is_read_back_and_a_cut_one_is_not() {
         for content in [Content::Value(b"value"[..].into()), Content::Gone, Content::Note] {
+            let Invalidate { round, done_below, key, version, made, .. } = invalidate(content.clone());
+            let telling = Telling { round, done_below, key: &key, version, content: &content, made: &made };
             let mut bytes = Vec::new();
-            write_invalidate(&invalidate(content.clone()), &mut bytes);
+            telling.write(&mut bytes);
+            assert_eq!(bytes.len(), telling.bytes());
             assert_eq!(read_invalidate(Reader::of(&bytes)), Ok(invalidate(content)));
             for length in 0..bytes.len() {
                 assert_eq!(read_invalidate(Reader::of(&bytes[..length])), Err(Refusal::Damaged), "{length}");

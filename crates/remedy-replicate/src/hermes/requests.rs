@@ -11,7 +11,7 @@ use crate::hermes::{Hermes, Request};
 use crate::replica::{Decline, ReplicaOwn, StableWhen, Write};
 use crate::view::MemberId;
 use scotfree_core::{Effects, Fnv1a, Nanos, SeqNum, SessionId};
-use scotfree_state::{request_of, Facts, Known, State, Touches, Version};
+use scotfree_state::{request_of, Known, State, Touches, Version};
 use scotfree_wire::Identity;
 
 /// How far a request is.
@@ -32,6 +32,9 @@ pub(crate) enum Stage {
 pub(crate) struct Waiting {
     pub identity: Identity,
     pub op: Box<[u8]>,
+    /// The key that it touches, and whether it sets that whatever it holds.
+    pub key: Box<[u8]>,
+    pub is_blind: bool,
     pub session: Option<(SessionId, SeqNum)>,
     pub tickets: Vec<u64>,
     /// Members whose clients wait.
@@ -44,15 +47,16 @@ pub(crate) struct Waiting {
 impl<S: State> Hermes<S> {
     pub(super) fn begin_write(&mut self, now: Nanos, write: &Write<'_>, effects: &mut Effects<ReplicaOwn>) {
         self.desk.counters.writes += 1;
-        match self.state.facts(write.op).touches {
+        let facts = self.state.facts(write.op);
+        let key = match facts.touches {
             Touches::Nothing => return self.answer_read(write.ticket, None, write.op, effects),
             Touches::Several => return self.desk.decline(write.ticket, Decline::SeveralKeys, effects),
-            Touches::One(_) => {}
-        }
+            Touches::One(key) => key,
+        };
         if let Err(why) = self.may_serve(now) {
             return self.desk.decline(write.ticket, why, effects);
         }
-        match self.wait_for(&write.identity, write.op) {
+        match self.wait_for(&write.identity, write.op, key, facts.is_blind) {
             Some(waiting) => {
                 waiting.tickets.push(write.ticket);
                 waiting.session = write.session.or(waiting.session);
@@ -62,7 +66,13 @@ impl<S: State> Hermes<S> {
     }
 
     /// The entry of a request that waits; a new one if there is room.
-    fn wait_for(&mut self, identity: &Identity, op: &[u8]) -> Option<&mut Waiting> {
+    fn wait_for(
+        &mut self,
+        identity: &Identity,
+        op: &[u8],
+        key: Vec<u8>,
+        is_blind: bool,
+    ) -> Option<&mut Waiting> {
         let request = request_of(identity);
         let is_new = !self.requests.contains_key(&request);
         if is_new {
@@ -72,6 +82,8 @@ impl<S: State> Hermes<S> {
             let waiting = Waiting {
                 identity: *identity,
                 op: op.into(),
+                key: key.into(),
+                is_blind,
                 session: None,
                 tickets: Vec::new(),
                 members: Vec::new(),
@@ -90,7 +102,9 @@ impl<S: State> Hermes<S> {
         if !self.desk.is_full() || !self.has_state() {
             return;
         }
-        match self.wait_for(identity, op) {
+        let facts = self.state.facts(op);
+        let Touches::One(key) = facts.touches else { return };
+        match self.wait_for(identity, op, key, facts.is_blind) {
             Some(waiting) if waiting.members.contains(&from) => {}
             Some(waiting) => waiting.members.push(from),
             // It may be executed already, from an earlier telling. It comes again when there is room.
@@ -102,31 +116,27 @@ impl<S: State> Hermes<S> {
 
     /// Blind writes are coordinated by the member that got them first, if it is full, else by the next; those that
     /// read their key by one member for each key, so that no two stand behind the same version.
-    fn coordinator(&self, identity: &Identity, facts: &Facts) -> MemberId {
+    fn coordinator(&self, waiting: &Waiting) -> MemberId {
         let me = self.desk.config.id;
-        let Some(view) = self.desk.view().filter(|_| !self.plants(HermesFault::AnyoneCoordinates)) else {
+        if self.plants(HermesFault::AnyoneCoordinates) {
             return me;
+        }
+        let place = if waiting.is_blind {
+            let home = MemberId((waiting.identity.number >> 56) as u8);
+            self.full.iter().position(|id| *id >= home).unwrap_or(0)
+        } else {
+            (Fnv1a::EMPTY.and(&waiting.key).value() % self.full.len().max(1) as u64) as usize
         };
-        let mut full: Vec<MemberId> = view.full().map(|member| member.id).collect();
-        full.sort_unstable();
-        let home = MemberId((identity.number >> 56) as u8);
-        let place = match &facts.touches {
-            Touches::One(key) if !facts.is_blind => {
-                (Fnv1a::EMPTY.and(key).value() % full.len().max(1) as u64) as usize
-            }
-            _ => full.iter().position(|id| *id >= home).unwrap_or(0),
-        };
-        full.get(place).copied().unwrap_or(me)
+        self.full.get(place).copied().unwrap_or(me)
     }
 
     /// Goes on with a request that was held.
     pub(super) fn route(&mut self, now: Nanos, request: &Request, effects: &mut Effects<ReplicaOwn>) {
-        let Some(waiting) = self.requests.get_mut(request).filter(|waiting| waiting.stage == Stage::Held)
-        else {
+        let Some(waiting) = self.requests.get(request).filter(|waiting| waiting.stage == Stage::Held) else {
             return;
         };
-        let (identity, facts) = (waiting.identity, self.state.facts(&waiting.op));
-        let to = self.coordinator(&identity, &facts);
+        let identity = waiting.identity;
+        let to = self.coordinator(waiting);
         if to != self.desk.config.id {
             self.set_stage(request, Stage::Forwarded);
             self.forwarding.start(now, self.desk.config.limits.retry_min);
@@ -147,7 +157,7 @@ impl<S: State> Hermes<S> {
             Known::New => self.execute(now, request, effects),
             Known::Answered(reply) => {
                 let made = Made { identity, at_ms, is_refused: false, reply: reply.into() };
-                self.answer_known(request, &facts, made, effects);
+                self.answer_known(request, made, effects);
             }
             Known::Forgotten => self.refuse(request, Decline::Forgotten, effects),
             Known::NoRoom => self.refuse(request, Decline::NoRoom, effects),
@@ -161,16 +171,12 @@ impl<S: State> Hermes<S> {
     }
 
     /// All members have it in memory. That all storages have it is asked for in a round of its own.
-    fn answer_known(
-        &mut self,
-        request: &Request,
-        facts: &Facts,
-        made: Made,
-        effects: &mut Effects<ReplicaOwn>,
-    ) {
+    fn answer_known(&mut self, request: &Request, made: Made, effects: &mut Effects<ReplicaOwn>) {
         self.desk.counters.writes_known += 1;
-        if let (Touches::One(key), StableWhen::Stored) = (&facts.touches, self.desk.config.stable_when) {
-            self.set_stage(request, Stage::InRound);
+        let Some(waiting) = self.requests.get_mut(request) else { return };
+        if self.desk.config.stable_when == StableWhen::Stored {
+            waiting.stage = Stage::InRound;
+            let key = waiting.key.clone();
             self.begin_round(key, Version::default(), Content::Note, made);
             return;
         }
@@ -203,8 +209,7 @@ impl<S: State> Hermes<S> {
         let Some(round) = self.rounds.all.get_mut(&number) else { return };
         round.tickets.extend(&waiting.tickets);
         round.members.extend(&waiting.members);
-        let made = round.made.clone();
-        answer(&waiting.tickets, &made, effects);
+        answer(&waiting.tickets, &round.made, effects);
     }
 
     fn refuse(&mut self, request: &Request, why: Decline, effects: &mut Effects<ReplicaOwn>) {
@@ -232,13 +237,12 @@ impl<S: State> Hermes<S> {
     /// Executes a write of a valid key and begins to tell it; of another key later.
     pub(super) fn execute(&mut self, now: Nanos, request: &Request, effects: &mut Effects<ReplicaOwn>) {
         let Some(waiting) = self.requests.get(request) else { return };
-        let facts = self.state.facts(&waiting.op);
-        let Touches::One(key) = facts.touches else { return };
+        let (key, is_blind) = (waiting.key.clone(), waiting.is_blind);
         if !self.is_valid(&key) {
             self.set_stage(request, Stage::Queued);
             return self.wait_for_key(now, &key, Queued::Write(*request));
         }
-        let Some(place) = self.place_behind(&key, facts.is_blind) else {
+        let Some(place) = self.place_behind(&key, is_blind) else {
             return self.refuse(request, Decline::Contended, effects);
         };
         let (mut reply, mut value) = (Vec::new(), Vec::new());
@@ -247,12 +251,12 @@ impl<S: State> Hermes<S> {
         let at_ms = self.desk.real_ms(now);
         let made = Made { identity: waiting.identity, at_ms, is_refused, reply: reply.into() };
         if is_refused && !self.plants(HermesFault::RefusedTold) {
-            return self.note_refused(request, &key, made, effects);
+            return self.note_refused(request, key, made, effects);
         }
         let version = place.version();
         self.set_stage(request, Stage::InRound);
         self.install(&key, version, &content, &made);
-        let round = self.begin_round(&key, version, content, made.clone());
+        let round = self.begin_round(key.clone(), version, content, made.clone());
         self.mark_unsure(now, &key, version, made, (self.desk.config.id, round), Some(round));
     }
 
@@ -260,12 +264,18 @@ impl<S: State> Hermes<S> {
     /// holds it could stand before one that it has not seen. But all must know its answer before its client does,
     /// or it could be executed if it came again. As all members of the view have to say so in this view, nothing was
     /// written in a later one before, and it needs no lease.
-    fn note_refused(&mut self, request: &Request, key: &[u8], made: Made, effects: &mut Effects<ReplicaOwn>) {
+    fn note_refused(
+        &mut self,
+        request: &Request,
+        key: Box<[u8]>,
+        made: Made,
+        effects: &mut Effects<ReplicaOwn>,
+    ) {
         if self.plants(HermesFault::RefusedForgotten) {
             return self.give_answer(request, &made, effects);
         }
         self.set_stage(request, Stage::InRound);
-        self.install(key, Version::default(), &Content::Note, &made);
+        self.install(&key, Version::default(), &Content::Note, &made);
         self.begin_round(key, Version::default(), Content::Note, made);
     }
 
@@ -303,9 +313,10 @@ impl<S: State> Hermes<S> {
         let late: Vec<Request> = self.requests.iter().filter(is_late).map(|(request, _)| *request).collect();
         self.desk.counters.resent += late.len() as u64;
         for request in late {
-            let Some(waiting) = self.requests.get(&request) else { continue };
-            let (identity, facts) = (waiting.identity, self.state.facts(&waiting.op));
-            self.forward(now, self.coordinator(&identity, &facts), &request, effects);
+            let Some(to) = self.requests.get(&request).map(|waiting| self.coordinator(waiting)) else {
+                continue;
+            };
+            self.forward(now, to, &request, effects);
         }
     }
 

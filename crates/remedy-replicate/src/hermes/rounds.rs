@@ -8,8 +8,8 @@
 
 use crate::fault::HermesFault;
 use crate::hermes::message::{
-    write_ack, write_invalidate, write_made, write_validate, Content, Invalidate, Made, Validate, ACK,
-    INVALIDATE, PROBE, REPLY, VALIDATE,
+    write_ack, write_made, write_validate, Content, Made, Telling, Validate, ACK, INVALIDATE, PROBE, REPLY,
+    VALIDATE,
 };
 use crate::hermes::{Hermes, Request};
 use crate::replica::{ReplicaOwn, StableWhen};
@@ -43,11 +43,7 @@ pub(crate) struct Round {
 impl Round {
     /// How much room it takes under way, about.
     fn bytes(&self) -> usize {
-        let value = match &self.content {
-            Content::Value(value) => value.len(),
-            Content::Gone | Content::Note => 0,
-        };
-        self.key.len() + self.made.reply.len() + value
+        self.key.len() + self.made.reply.len() + self.content.bytes()
     }
 }
 
@@ -130,19 +126,6 @@ impl<S: State> Hermes<S> {
         self.desk.config.stable_when == StableWhen::Stored
     }
 
-    /// The other members of the view.
-    pub(super) fn others(&self) -> Vec<MemberId> {
-        let me = self.desk.config.id;
-        let counts_joiners = !self.plants(HermesFault::JoinerNotCounted);
-        let members = self.desk.view().map_or(&[][..], |view| &view.members);
-        let counts = |standing| standing == Standing::Full || counts_joiners;
-        members
-            .iter()
-            .filter(|member| member.id != me && counts(member.standing))
-            .map(|member| member.id)
-            .collect()
-    }
-
     /// The members whose storage is waited for: full ones, and those that have joined but for the promotion.
     fn storages(&self) -> Vec<MemberId> {
         let (me, members) = (self.desk.config.id, self.desk.view().map_or(&[][..], |view| &view.members));
@@ -164,13 +147,19 @@ impl<S: State> Hermes<S> {
     }
 
     /// Begins to tell a write that is installed here.
-    pub(super) fn begin_round(&mut self, key: &[u8], version: Version, content: Content, made: Made) -> u64 {
-        let (missing, unstored) = (self.others(), self.storages());
+    pub(super) fn begin_round(
+        &mut self,
+        key: Box<[u8]>,
+        version: Version,
+        content: Content,
+        made: Made,
+    ) -> u64 {
+        let (missing, unstored) = (self.others.clone(), self.storages());
         let number = self.rounds.next;
         self.rounds.next += 1;
         self.rounds.by_request.insert(request_of(&made.identity), number);
         let round = Round {
-            key: key.into(),
+            key,
             version,
             content,
             made,
@@ -198,7 +187,7 @@ impl<S: State> Hermes<S> {
 
     /// In a new view all is told again, and all acknowledgements are gathered anew.
     pub(super) fn restart_rounds(&mut self) {
-        let (missing, unstored) = (self.others(), self.storages());
+        let (missing, unstored) = (self.others.clone(), self.storages());
         let keeps = self.plants(HermesFault::AcksKept);
         for round in self.rounds.all.values_mut() {
             if keeps {
@@ -269,18 +258,10 @@ impl<S: State> Hermes<S> {
             }
             return;
         }
-        let invalidate = Invalidate {
-            round: number,
-            done_below,
-            key: round.key.clone(),
-            version: round.version,
-            content: round.content.clone(),
-            made: round.made.clone(),
-        };
-        let mut body = Vec::new();
-        write_invalidate(&invalidate, &mut body);
-        for to in round.missing.clone() {
-            self.desk.tell(to, INVALIDATE, body.len(), effects, |out| out.extend_from_slice(&body));
+        let Round { key, version, content, made, .. } = round;
+        let telling = Telling { round: number, done_below, key, version: *version, content, made };
+        for to in &round.missing {
+            self.desk.tell(*to, INVALIDATE, telling.bytes(), effects, |out| telling.write(out));
         }
     }
 
@@ -366,8 +347,8 @@ impl<S: State> Hermes<S> {
         effects: &mut Effects<ReplicaOwn>,
     ) {
         let validate = Validate { round, done_below: self.done_below(), key, version, is_stable };
-        for to in self.others() {
-            self.desk.tell(to, VALIDATE, key.len() + 31, effects, |out| write_validate(&validate, out));
+        for to in &self.others {
+            self.desk.tell(*to, VALIDATE, key.len() + 31, effects, |out| write_validate(&validate, out));
         }
     }
 
