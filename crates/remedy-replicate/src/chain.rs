@@ -34,7 +34,7 @@ use scotfree_state::{Known, Mark, Placed, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Who answers reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReadsAt {
     /// The tail: chain replication.
     Tail,
@@ -43,6 +43,7 @@ pub enum ReadsAt {
 }
 
 /// A member of a chain.
+#[derive(Clone, Hash)]
 pub struct Chain<S> {
     desk: Desk,
     state: S,

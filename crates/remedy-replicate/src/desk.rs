@@ -8,13 +8,23 @@ use crate::replica::{Decline, MemberConfig, ReplicaCounters, ReplicaOwn};
 use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
+#[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) config: MemberConfig,
     pub(crate) counters: ReplicaCounters,
     view: Option<View>,
     lease_until: Nanos,
     writing: BTreeMap<MemberId, Vec<u8>>,
+}
+
+/// What it will do depends on: what is the same all its life, and what was counted, apart. Nothing is being written
+/// between two bursts.
+impl Hash for Desk {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.view, self.lease_until).hash(state);
+    }
 }
 
 impl Desk {
@@ -171,6 +181,13 @@ const SPAN_MIN: Nanos = Nanos::from_millis(1);
 pub(crate) struct Retry {
     at: Option<Nanos>,
     span: Nanos,
+}
+
+/// Whether it waits; until when is left out, so that a group is the same sooner and later.
+impl Hash for Retry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.at.is_some().hash(state);
+    }
 }
 
 impl Retry {

@@ -37,12 +37,13 @@ use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{State, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 
 /// A request, wherever it was sent first: see [`scotfree_state::request_of`].
 pub(crate) type Request = ([u8; 16], u64);
 
 /// What members tell each other at the beginning of a view.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 struct Settling {
     /// All that this member had from before is with all.
     is_done: bool,
@@ -52,6 +53,7 @@ struct Settling {
 }
 
 /// A member of a Hermes group.
+#[derive(Clone)]
 pub struct Hermes<S> {
     desk: Desk,
     state: S,
@@ -90,6 +92,18 @@ pub struct Hermes<S> {
     lineage: Option<u64>,
     /// The write from which on a state that was taken is stored.
     taken_at: Option<u64>,
+}
+
+/// All that what it will do depends on, but times: of keys that are looked at again, their order.
+impl<S: Hash> Hash for Hermes<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.desk, &self.state, &self.keys, &self.overtaken, &self.rounds).hash(state);
+        self.stuck.iter().for_each(|(_, key)| key.hash(state));
+        (&self.requests, &self.held, &self.queues, self.queued_reads, &self.unstable_reads).hash(state);
+        (self.forwarding, &self.settling, &self.storing, self.last_number).hash(state);
+        (&self.ready_rounds, &self.ready_keys, &self.joining, &self.counted, &self.giving).hash(state);
+        (self.lineage, self.taken_at, self.is_confirmed).hash(state);
+    }
 }
 
 impl<S: State> Hermes<S> {

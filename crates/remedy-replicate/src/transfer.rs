@@ -12,7 +12,7 @@ pub(crate) const PIECE_BYTES: usize = 48 << 10;
 const PIECES_PER_WANT: u64 = 4;
 
 /// A snapshot that is being given.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Giving {
     /// Tells it from others: the mark that it was taken at.
     pub mark: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Giving {
 }
 
 /// A snapshot that is being taken.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Taking {
     mark: Option<u64>,
     total: usize,

@@ -9,7 +9,7 @@ use scotfree_wire::Identity;
 use std::collections::BTreeMap;
 
 /// The bounds of a table of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResultsLimits {
     /// How many clients are remembered.
     pub clients_max: usize,
@@ -50,7 +50,7 @@ pub enum Known<'a> {
 }
 
 /// Results of all clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Results {
     limits: ResultsLimits,
     clients: BTreeMap<[u8; 16], Client>,
@@ -59,7 +59,7 @@ pub struct Results {
 }
 
 /// What is remembered of a client.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Client {
     /// Results by the lower 40 bits of their numbers: the upper ones name where a request was sent first.
     answers: BTreeMap<u64, Box<[u8]>>,

@@ -21,7 +21,7 @@ pub struct Version {
 }
 
 /// Which keys an operation reads or writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Touches {
     /// None: its answer does not depend on what is kept.
     Nothing,

@@ -52,7 +52,7 @@ impl ExtensionSet {
 }
 
 /// Names a request wherever it is sent, so that a second try at another replica is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The client, drawn at random.
     pub client: [u8; 16],

@@ -16,7 +16,7 @@ use scotfree_core::{Effects, Nanos};
 use scotfree_state::State;
 
 /// The next member of the chain.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Successor {
     pub id: MemberId,
     pub standing: Standing,

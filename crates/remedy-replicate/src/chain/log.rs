@@ -9,7 +9,7 @@ use scotfree_wire::Identity;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A write in its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub identity: Identity,
     pub at_ms: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub touches: Touches,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
     /// The index of the first entry, were there one.

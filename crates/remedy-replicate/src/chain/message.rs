@@ -22,7 +22,7 @@ pub(crate) const READ_ANSWER: u8 = 9;
 pub(crate) const ENTRY_HEAD_BYTES: usize = 16 + 8 + 8 + 1 + 4;
 
 /// From a member to the next: how far it is, and writes behind each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ForwardHead {
     /// The last write that the sender has.
     pub last: u64,
@@ -35,7 +35,7 @@ pub(crate) struct ForwardHead {
 }
 
 /// From a member to the one before it: how far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Progress {
     /// The last write that it has, with all before.
     pub received: u64,

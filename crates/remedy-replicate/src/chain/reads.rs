@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - (1 << 10);
 const TOO_LARGE: u8 = 2;
 
 /// A read that waits.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct Waiting {
     ticket: u64,
     op: Box<[u8]>,
@@ -31,7 +31,7 @@ struct Waiting {
     through: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Reads {
     waiting: BTreeMap<u64, Waiting>,
     next: u64,

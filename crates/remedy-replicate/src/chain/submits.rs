@@ -16,14 +16,14 @@ use scotfree_wire::Identity;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A write that waits here.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Waiting {
     pub tickets: Vec<u64>,
     pub session: Option<(SessionId, SeqNum)>,
 }
 
 /// A write that the head has not ordered, as far as is known here.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct Unordered {
     identity: Identity,
     op: Box<[u8]>,
@@ -31,7 +31,7 @@ struct Unordered {
     is_settled: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Submits {
     waiting: Waits<Waiting>,
     unordered: VecDeque<Unordered>,

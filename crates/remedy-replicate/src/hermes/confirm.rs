@@ -21,7 +21,7 @@ use scotfree_state::State;
 use std::collections::BTreeMap;
 
 /// What a full member that was started again has heard of the others.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Confirming {
     /// Those that do not know either, and what they hold.
     claims: BTreeMap<MemberId, Claim>,

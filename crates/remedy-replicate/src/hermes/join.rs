@@ -24,7 +24,7 @@ use scotfree_state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A member that has not the state, or as a joiner not yet for all others.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Joining {
     /// The state, until it is whole.
     taking: Option<Taking>,

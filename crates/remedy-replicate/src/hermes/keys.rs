@@ -17,9 +17,10 @@ use crate::view::MemberId;
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{request_of, Installed, Known, State, Version};
 use scotfree_wire::Identity;
+use std::hash::{Hash, Hasher};
 
 /// A key whose version may not be with all members.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Unsure {
     pub version: Version,
     /// The write that made it.
@@ -33,8 +34,15 @@ pub(crate) struct Unsure {
     due: Nanos,
 }
 
+/// All but when it is looked at again.
+impl Hash for Unsure {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.version, &self.made, self.source, self.is_valid, self.round).hash(state);
+    }
+}
+
 /// A write whose key has a later one, or that changes none.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Overtaken {
     pub key: Box<[u8]>,
     pub made: Made,

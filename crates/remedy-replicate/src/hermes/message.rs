@@ -25,14 +25,14 @@ pub(crate) const CONFIRMED: u8 = 77;
 
 /// What a member holds that does not know whether it is the group's: the history that it stands in (0: none), and by
 /// how many writes it was made. The greater is ahead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claim {
     pub lineage: u64,
     pub progress: u64,
 }
 
 /// Who made a write, and what it was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Made {
     pub identity: Identity,
     pub at_ms: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Made {
 }
 
 /// What a write makes of its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Content {
     /// It holds this from now on.
     Value(Box<[u8]>),
@@ -63,7 +63,7 @@ impl Content {
 }
 
 /// A write on its way to all members.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Invalidate {
     /// The sender's name for this telling.
     pub round: u64,

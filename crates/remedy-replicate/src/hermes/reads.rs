@@ -11,7 +11,7 @@ use scotfree_state::{State, Touches};
 use std::collections::VecDeque;
 
 /// What waits for a key.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) enum Queued {
     Read { ticket: u64, op: Box<[u8]> },
     Write(Request),

@@ -15,7 +15,7 @@ use scotfree_state::{request_of, Known, State, Touches, Version};
 use scotfree_wire::Identity;
 
 /// How far a request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     /// The view is too new.
     Held,
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
 }
 
 /// A write that has no answer yet.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Waiting {
     pub identity: Identity,
     pub op: Box<[u8]>,

@@ -17,8 +17,9 @@ use crate::view::{Member, MemberId, Standing};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{request_of, State, Version};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Round {
     pub key: Box<[u8]>,
     pub version: Version,
@@ -47,7 +48,16 @@ impl Round {
     }
 }
 
-#[derive(Debug, Default)]
+/// All but when it was sent.
+impl Hash for Round {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.key, self.version, &self.content, &self.made).hash(state);
+        (&self.missing, &self.unstored, self.is_committed).hash(state);
+        (&self.tickets, &self.members, self.sent_at.is_some()).hash(state);
+    }
+}
+
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rounds {
     pub all: BTreeMap<u64, Round>,
     pub by_request: BTreeMap<Request, u64>,
@@ -61,6 +71,14 @@ pub(crate) struct Rounds {
     open_bytes: usize,
     /// How long a round took of late until it was committed.
     usual_span: Nanos,
+}
+
+/// All but times: of what is sent again, its order.
+impl Hash for Rounds {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.all, &self.by_request, &self.open, &self.unsent, self.next, self.open_bytes).hash(state);
+        self.due.iter().for_each(|(_, number)| number.hash(state));
+    }
 }
 
 impl Rounds {
