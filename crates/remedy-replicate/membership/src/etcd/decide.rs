@@ -116,10 +116,13 @@ impl Decider {
             ));
         }
         let lives = || ids.iter().map(|id| (*id, &seen.lives[id].live));
-        let most = lives().map(|(_, live)| live.applied).max().unwrap_or(0);
-        // Members that bring states do not bring the same one: then the one that is ahead has it.
-        let ahead = lives().find(|(_, live)| live.applied == most).map(|(id, _)| id);
-        let standing = |id| if most == 0 || ahead == Some(id) { Standing::Full } else { Standing::Joining };
+        // Members that bring states do not bring the same one: then the one that is ahead has it, and what belongs to
+        // a later history is ahead of all that belongs to an earlier one.
+        let held = |live: &Live| (live.founded.filter(|_| live.applied > 0), live.applied);
+        let most = lives().map(|(_, live)| held(live)).max().unwrap_or_default();
+        let ahead = lives().find(|(_, live)| held(live) == most).map(|(id, _)| id);
+        let are_empty = most.1 == 0;
+        let standing = |id| if are_empty || ahead == Some(id) { Standing::Full } else { Standing::Joining };
         let mut members: Vec<Member> = lives().map(|(id, live)| live.member(id, standing(id))).collect();
         members.sort_by_key(|member| member.standing == Standing::Joining);
         // What they hold may be of a group that etcd has forgotten: this one is another.
@@ -128,19 +131,30 @@ impl Decider {
     }
 
     /// No member that had the state is left in that life. Each of them kept all that was ever answered, in its
-    /// storage; the one that is ahead goes on, alone, and the others join it.
+    /// storage; the one that is ahead goes on, alone, and the others join it. Only what stands in the view's own
+    /// history counts: a member whose storage was lost, or that was being given the state of a group begun anew, may
+    /// hold many writes and none of those that were answered.
     fn after_all_were_down(&self, view: &View, seen: &Seen) -> Decision {
-        let back: Vec<(MemberId, u64)> = view
+        let ids: Vec<MemberId> = view.full().map(|member| member.id).collect();
+        let back: Vec<(MemberId, &Live)> = view
             .full()
             .filter_map(|member| Some((member, &seen.lives.get(&member.id)?.live)))
             .filter(|(member, live)| live.boot > member.boot)
-            .map(|(member, live)| (member.id, live.applied))
+            .map(|(member, live)| (member.id, live))
             .collect();
-        let most = back.iter().map(|(_, applied)| *applied).max();
-        let ahead = back.iter().find(|(_, applied)| Some(*applied) == most).map(|(id, _)| *id);
-        let is_complete = back.len() == view.full().count();
-        if ahead != Some(self.id) || !(is_complete || self.has_waited) {
-            let ids: Vec<MemberId> = view.full().map(|member| member.id).collect();
+        let are_all_back = back.len() == ids.len();
+        // One that began the group anew and died before it heard of its own view says the history before.
+        let began_alone = |live: &Live| ids.len() == 1 && live.founded.is_some();
+        let is_of_view = |live: &Live| live.founded == Some(view.founded) || began_alone(live);
+        let held = |live: &Live| is_of_view(live).then_some(live.applied);
+        let most = back.iter().filter_map(|(_, live)| held(live)).max();
+        // A history in which nothing was written leaves nothing behind: then all are back, and none holds a write.
+        let is_empty = are_all_back && back.iter().all(|(_, live)| live.applied == 0);
+        let ahead = match most {
+            Some(most) => back.iter().find(|(_, live)| held(live) == Some(most)),
+            None => back.first().filter(|_| is_empty),
+        };
+        if ahead.map(|(id, _)| *id) != Some(self.id) || !(are_all_back || self.has_waited) {
             return Decision::Wait(format!(
                 "all members that had the state were down; the one that is ahead goes on: of {}",
                 names(&ids)

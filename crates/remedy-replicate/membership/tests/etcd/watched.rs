@@ -33,7 +33,7 @@ impl Watched {
             protocol: "hermes".to_owned(),
             drift_ppm_max: 500,
             applied,
-            founded: None,
+            founded: (applied > 0).then_some(1),
             progress_every: Nanos::from_millis(100),
         };
         let (group, peers, clients) = ("g1".to_owned(), peers(id), clients(id));

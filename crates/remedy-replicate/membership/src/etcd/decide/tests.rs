@@ -18,7 +18,7 @@ fn live(boot: u32, id: u8, applied: u64) -> Live {
         applied,
         fingerprint: 0,
         lease_seconds: 1,
-        founded: None,
+        founded: (applied > 0).then_some(3),
     }
 }
 
@@ -137,10 +137,47 @@ fn after_all_were_down_the_one_that_is_ahead_goes_on_alone() {
     let tie = seen(&all, &[(1, 2, 8), (2, 2, 8)]);
     assert!(matches!(decider(2).decide(&tie), Decision::Wait(_)));
     assert_eq!(written(decider(1).decide(&tie)), [(1, 2)]);
-    let one = seen(&all, &[(1, 2, 0), (3, 1, 0)]);
+    let one = seen(&all, &[(1, 2, 1), (3, 1, 0)]);
     assert!(matches!(decider(1).decide(&one), Decision::Wait(_)));
     let waited = Decider { has_waited: true, ..decider(1) };
     assert_eq!(written(waited.decide(&one)), [(1, 2), (3, -1)], "who joins and lives stays");
+}
+
+#[test]
+fn only_what_stands_in_the_views_history_counts_after_all_were_down() {
+    let mut of_others = seen(&[(1, 1), (2, 1)], &[(1, 2, 70), (2, 2, 8)]);
+    let founded = |seen: &mut Seen, id: u8, epoch| {
+        seen.lives.get_mut(&MemberId(id)).unwrap().live.founded = epoch;
+    };
+    for elsewhere in [Some(2), None] {
+        founded(&mut of_others, 1, elsewhere);
+        assert!(matches!(decider(1).decide(&of_others), Decision::Wait(_)), "{elsewhere:?}");
+        assert_eq!(written(decider(2).decide(&of_others)), [(2, 2)]);
+    }
+    // Neither holds what was answered: nobody goes on, however long that lasts.
+    founded(&mut of_others, 2, Some(2));
+    for id in [1, 2] {
+        let waited = Decider { has_waited: true, ..decider(id) };
+        assert!(matches!(waited.decide(&of_others), Decision::Wait(_)), "{id}");
+    }
+    // The storage of one was lost; the other has not come yet.
+    let emptied = seen(&[(1, 1), (2, 1)], &[(1, 2, 0)]);
+    let waited = Decider { has_waited: true, ..decider(1) };
+    assert!(matches!(waited.decide(&emptied), Decision::Wait(_)));
+    // It has begun the group anew, and died before it heard of that.
+    let mut alone = seen(&[(1, 1)], &[(1, 2, 70)]);
+    founded(&mut alone, 1, Some(2));
+    assert_eq!(written(decider(1).decide(&alone)), [(1, 2)]);
+    // Nothing was ever written.
+    let empty = seen(&[(1, 1), (2, 1)], &[(1, 2, 0), (2, 2, 0)]);
+    assert_eq!(written(decider(1).decide(&empty)), [(1, 2)]);
+}
+
+#[test]
+fn what_belongs_to_a_later_history_begins_the_first_view() {
+    let mut seen = lives(&[(1, 1, 90), (2, 1, 4), (3, 1, 0)]);
+    seen.lives.get_mut(&MemberId(2)).unwrap().live.founded = Some(7);
+    assert_eq!(written(decider(1).decide(&seen)), [(2, 1), (1, -1), (3, -1)]);
 }
 
 #[test]

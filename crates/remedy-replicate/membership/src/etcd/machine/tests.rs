@@ -181,6 +181,8 @@ struct World {
     random: u64,
     table: Table,
     members: BTreeMap<MemberId, Process>,
+    /// In which history each member's storage stands.
+    founded: BTreeMap<MemberId, u64>,
     fault: Option<Fault>,
     troubled_until: Nanos,
     etcd_away_until: Nanos,
@@ -254,6 +256,7 @@ impl World {
             random: seed,
             table: Table::new(&json(&group())),
             members: BTreeMap::new(),
+            founded: BTreeMap::new(),
             fault,
             troubled_until: TROUBLED,
             etcd_away_until: Nanos(0),
@@ -291,6 +294,7 @@ impl World {
         let clock = Clock { offset: self.draw(1 << 40), rate: self.rate() };
         let mut machine = machine(id, boot, clock.local(self.now));
         machine.fault = self.fault;
+        machine.founded = self.founded.get(&id).copied();
         let process = Process {
             machine,
             boot,
@@ -451,6 +455,9 @@ impl World {
                     if view.epoch <= known {
                         self.wrong =
                             Some(format!("invariant: {id} is told epoch {} after {known}", view.epoch));
+                    }
+                    if view.member(id).is_some_and(|named| named.boot == process.boot) {
+                        self.founded.insert(id, view.founded);
                     }
                     process.view = Some(view);
                 }
