@@ -42,8 +42,8 @@ impl Standing {
 pub struct Member {
     /// Its name.
     pub id: MemberId,
-    /// Which of its lives: it grows with every start. One that was started again is in the view only if the view
-    /// says its new number.
+    /// Which of its lives, each start being another one; they have no order. One that was started again is in the
+    /// view only if the view says its new number. 0 is any life, which only an operator's file says.
     pub boot: u32,
     /// Where other members reach it.
     pub peers: SocketAddr,

@@ -30,7 +30,7 @@ pub struct GroupPlan {
     pub peers: SocketAddr,
     /// Where clients reach it.
     pub clients: SocketAddr,
-    /// Which of its lives this is: larger than that of each earlier one.
+    /// Which of its lives this is: another number than that of each earlier one, and not 0.
     pub boot: u32,
     /// The group's key.
     pub key: ClusterKey,

@@ -65,7 +65,7 @@ pub struct Myself {
     pub group: String,
     /// Its name in the group.
     pub id: MemberId,
-    /// Which of its lives this is: larger than that of each earlier one.
+    /// Which of its lives this is: another number than that of each earlier one, and not 0.
     pub boot: u32,
     /// Where other members reach it.
     pub peers: SocketAddr,

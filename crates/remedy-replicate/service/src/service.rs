@@ -79,13 +79,8 @@ impl ReplicatedService {
 
     /// A request without an identity has that of its session here: sessions belong to one member.
     fn identity_of(&self, request: &Execution<'_>) -> Identity {
-        request.identity.unwrap_or_else(|| {
-            let mut client = *b"session.12345678";
-            client[7] = self.parts.id;
-            client[8..].copy_from_slice(&request.session.0.to_le_bytes());
-            let home = u64::from(self.parts.id) << 56 | u64::from(self.parts.boot as u16) << 40;
-            Identity { client, number: home | request.seq.0 }
-        })
+        let Parts { id, boot, .. } = self.parts;
+        request.identity.unwrap_or_else(|| of_session(id, boot, request.session, request.seq))
     }
 
     fn begin_read(&mut self, now: Nanos, ticket: u64, op: &[u8]) {
@@ -276,6 +271,16 @@ impl ReplicatedService {
     }
 }
 
+/// A session's name repeats when a member begins with a new log, so its life is part of the client: what the group
+/// remembers of the earlier session must not answer the later one.
+fn of_session(id: u8, boot: u32, session: SessionId, seq: SeqNum) -> Identity {
+    let mut client = *b"ses.BOOTSESSION.";
+    client[3] = id;
+    client[4..8].copy_from_slice(&boot.to_le_bytes());
+    client[8..].copy_from_slice(&session.0.to_le_bytes());
+    Identity { client, number: u64::from(id) << 56 | u64::from(boot as u16) << 40 | seq.0 }
+}
+
 fn pass_on_sessions(inner: &Replies, replies: &mut Replies) {
     let mut index = 0;
     while let Some(report) = inner.report(index) {
@@ -419,5 +424,27 @@ impl Service for ReplicatedService {
 impl Drop for ReplicatedService {
     fn drop(&mut self) {
         self.parts.membership.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scotfree_state::request_of;
+
+    #[test]
+    fn a_session_of_one_life_is_not_that_of_another_whose_log_was_replaced() {
+        let request =
+            |id, boot, session, seq| request_of(&of_session(id, boot, SessionId(session), SeqNum(seq)));
+        let (first, later) = (0x0001_0007, 0x0002_0007);
+        assert_eq!(request(3, first, 1 << 32 | 1, 5), request(3, first, 1 << 32 | 1, 5));
+        for other in [
+            request(3, later, 1 << 32 | 1, 5),
+            request(2, first, 1 << 32 | 1, 5),
+            request(3, first, 1 << 32 | 2, 5),
+            request(3, first, 1 << 32 | 1, 6),
+        ] {
+            assert_ne!(request(3, first, 1 << 32 | 1, 5), other);
+        }
     }
 }

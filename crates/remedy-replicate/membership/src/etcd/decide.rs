@@ -44,12 +44,6 @@ impl Decider {
     pub(super) fn decide(&self, seen: &Seen) -> Decision {
         let Some(key) = seen.lives.get(&self.id) else { return Decision::Keep };
         let Some(view) = &seen.view else { return self.first_view(seen) };
-        if let Some(newer) = view.member(self.id).filter(|named| named.boot > key.live.boot) {
-            return Decision::Refuse(format!(
-                "the view names member {} in its life {}, and this one is in life {}: its state is an older copy",
-                self.id, newer.boot, key.live.boot
-            ));
-        }
         if view.full().any(|member| seen.is_alive(member)) {
             self.next_view(view, seen, &key.live)
         } else {
@@ -139,7 +133,7 @@ impl Decider {
         let back: Vec<(MemberId, &Live)> = view
             .full()
             .filter_map(|member| Some((member, &seen.lives.get(&member.id)?.live)))
-            .filter(|(member, live)| live.boot > member.boot)
+            .filter(|(member, live)| live.boot != member.boot)
             .map(|(member, live)| (member.id, live))
             .collect();
         let are_all_back = back.len() == ids.len();

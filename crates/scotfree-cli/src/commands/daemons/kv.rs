@@ -212,7 +212,7 @@ fn grouped(
         membership: group.membership.clone(),
         peers: group.peers,
         clients: plan.listen,
-        boot: recovery.epoch.0,
+        boot: life()?,
         key: key.clone(),
         is_stored_first: group.is_stored_first,
         kept,
@@ -221,6 +221,19 @@ fn grouped(
     };
     (maker.member)(member, Box::new(service), Box::new(move |line| teller.say(line)))
         .map_err(Failure::environment)
+}
+
+/// A number for this life of a member. Views compare lives for being the same, never for which came first; so it is
+/// drawn, and not the log's epoch: that begins anew with a log that was replaced, and a member without a state would
+/// be taken for the earlier life that had it. Two lives are equal once in four billion times.
+///
+/// The numbers of requests have its lower 16 bits (those of `GroupClient` have the log's epoch instead), and two lives
+/// may share them: what is remembered of requests is found by the client's 16 bytes and the lower 40 bits. Of a session
+/// without identities the whole life is part of these 16 bytes: the session's own name begins anew with a new log.
+fn life() -> Result<u32, Failure> {
+    let drawn =
+        getrandom::u32().map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
+    Ok(drawn.max(1))
 }
 
 /// Sessions of an earlier life of a member are over: what they had under way may have been executed elsewhere, which

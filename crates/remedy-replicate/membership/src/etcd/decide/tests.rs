@@ -112,9 +112,11 @@ fn one_in_a_new_life_joins_behind_the_others() {
 }
 
 #[test]
-fn an_older_life_than_the_view_names_is_refused() {
-    let decision = decider(1).decide(&seen(&[(1, 3), (2, 1)], &[(1, 2, 0), (2, 1, 0)]));
-    assert!(matches!(&decision, Decision::Refuse(text) if text.contains("older copy")), "{decision:?}");
+fn a_life_is_another_one_whichever_number_is_larger() {
+    let joined = seen(&[(1, 3), (2, 1)], &[(1, 2, 0), (2, 1, 0)]);
+    assert_eq!(written(decider(1).decide(&joined)), [(2, 1), (1, -2)]);
+    let all_were_down = seen(&[(1, 3), (2, 3)], &[(1, 2, 7), (2, 2, 8)]);
+    assert_eq!(written(decider(2).decide(&all_were_down)), [(2, 2)]);
 }
 
 #[test]

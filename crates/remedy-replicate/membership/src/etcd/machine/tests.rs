@@ -308,6 +308,12 @@ impl World {
         self.members.insert(id, process);
     }
 
+    /// In a life that is any other than the one before.
+    fn start_again(&mut self, id: MemberId) {
+        let boot = self.members[&id].boot ^ (1 + self.draw(u64::from(u32::MAX - 1)) as u32);
+        self.start(id, boot.max(1));
+    }
+
     fn run(&mut self) -> Option<String> {
         while self.now < END && self.wrong.is_none() {
             self.step();
@@ -353,8 +359,7 @@ impl World {
         let span = Nanos::from_millis(self.draw(6_000));
         let process = &self.members[&id];
         if process.is_down {
-            let boot = process.boot + 1;
-            return self.start(id, boot);
+            return self.start_again(id);
         }
         match self.draw(5) {
             0 => self.members.get_mut(&id).unwrap().is_down = true,
@@ -377,9 +382,8 @@ impl World {
 
     fn end_trouble(&mut self) {
         for id in (1..=MEMBERS).map(MemberId) {
-            let (is_down, boot) = (self.members[&id].is_down, self.members[&id].boot);
-            if is_down {
-                self.start(id, boot + 1);
+            if self.members[&id].is_down {
+                self.start_again(id);
             }
         }
     }
