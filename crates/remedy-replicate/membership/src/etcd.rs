@@ -3,6 +3,7 @@
 //! Invariant: what waits is bounded, in both directions: of views, leases, progress and joiners only the newest
 //! counts, and of texts the last ones.
 
+mod absent;
 pub(crate) mod commands;
 mod decide;
 pub(crate) mod endpoint;

@@ -138,6 +138,9 @@ pub struct Live {
     /// In which epoch the history began of which its state was when it started, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub founded: Option<u64>,
+    /// The term of etcd's leader before the lease was asked for: it was granted in this one, or a later one.
+    #[serde(default)]
+    pub term: u64,
 }
 
 impl Live {

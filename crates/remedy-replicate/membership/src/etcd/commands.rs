@@ -3,6 +3,7 @@
 //! Invariant: each can be repeated, and says the second time that nothing was left to do. No command writes a view
 //! that the members would not write (G7).
 
+use super::absent::Absent;
 use super::decide::swap;
 use super::endpoint::Endpoint;
 use super::gateway::Gateway;
@@ -11,6 +12,8 @@ use super::seen::{LiveKey, Seen, GROUP};
 use crate::form::{json, Group, Live};
 use remedy_replicate::{Member, MemberId, Standing, View};
 use scotfree_core::Nanos;
+use scotfree_io::now_monotonic;
+use std::time::Duration;
 
 /// How long one server is waited for.
 const LIMIT: Nanos = Nanos::from_secs(2);
@@ -89,20 +92,46 @@ pub fn status(endpoint: &Endpoint) -> Result<Status, String> {
 }
 
 /// Leaves a member out of the view, which the others do by themselves while one of them has the state. It must be
-/// down: one that is alive may be answering reads (G7).
+/// down: one that is alive may be answering reads (G7), and one whose key is gone for less than a lease, too.
 pub fn remove(endpoint: &Endpoint, id: MemberId) -> Result<Done, String> {
     let mut gateway = Gateway::new(endpoint.clone());
-    for _ in 0..TRIES_MAX {
+    let (mut absent, mut done, mut tries) = (Absent::default(), Done::Before, 0);
+    let (group, _) = known_group(endpoint, &mut gateway)?;
+    let ttl = granted(&mut gateway, &group)?;
+    while tries < TRIES_MAX {
         let (_, seen) = known_group(endpoint, &mut gateway)?;
         let Some(view) = seen.view.as_ref().filter(|view| view.member(id).is_some()) else {
-            return Ok(Done::Before);
+            return Ok(done);
         };
         let next = without(view, &seen, id)?;
-        if write(&mut gateway, swap(&next, &seen))? {
-            return Ok(Done::Now);
+        absent.look(now_monotonic(), &seen, ttl);
+        done = Done::Now;
+        if absent.lingering(now_monotonic()).contains(&id) {
+            pause(Nanos(ttl.0 / 20));
+        } else if write(&mut gateway, swap(&next, &seen))? {
+            return Ok(done);
+        } else {
+            tries += 1;
         }
     }
     Err(format!("{endpoint}: the view changed {TRIES_MAX} times meanwhile; try it again"))
+}
+
+/// A command may wait, unlike what a machine does.
+#[allow(clippy::disallowed_methods)]
+fn pause(span: Nanos) {
+    std::thread::sleep(Duration::from_nanos(span.0));
+}
+
+/// How long a lease of the group is: etcd grants none that is shorter than its own elections.
+fn granted(gateway: &mut Gateway, group: &Group) -> Result<Nanos, String> {
+    match ask(gateway, &Request::Grant { ttl_seconds: group.lease_ms.div_ceil(1_000) })? {
+        Answer::Granted { lease, ttl_seconds } => {
+            ask(gateway, &Request::Revoke { lease })?;
+            Ok(Nanos::from_secs(ttl_seconds))
+        }
+        other => Err(format!("an answer that does not fit: {other:?}")),
+    }
 }
 
 fn without(view: &View, seen: &Seen, id: MemberId) -> Result<View, String> {
@@ -159,7 +188,7 @@ fn known_group(endpoint: &Endpoint, gateway: &mut Gateway) -> Result<(Group, See
 
 fn look(gateway: &mut Gateway) -> Result<Seen, String> {
     match ask(gateway, &Request::Look)? {
-        Answer::Looked(entries) => Seen::read(&entries),
+        Answer::Looked { entries, term } => Seen::read(&entries, term),
         other => Err(format!("an answer that does not fit: {other:?}")),
     }
 }

@@ -7,6 +7,7 @@ use super::request::{Guard, Swap};
 use super::seen::{Seen, VIEW};
 use crate::form::{json, Live, ViewForm};
 use remedy_replicate::{Member, MemberId, Standing, View, MEMBERS_MAX};
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ pub(super) enum Decision {
 }
 
 /// Who decides, and what it knows beside what it has seen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Decider {
     pub(super) id: MemberId,
     /// A member that has the whole state, and the epoch of the view in which it joined.
@@ -35,6 +36,8 @@ pub(super) struct Decider {
     /// Whether it has been there for one lease. After etcd was away from all, the first that is back leaves the
     /// others that long to come back, too, instead of going on without them.
     pub(super) may_remove: bool,
+    /// Members of the view whose key is gone, and who may be answering.
+    pub(super) lingering: BTreeSet<MemberId>,
     /// The planted fault that a silent member counts as gone.
     pub(super) forgets_the_living: bool,
 }
@@ -53,7 +56,8 @@ impl Decider {
 
     /// Without those that are gone, with this member. The others come by themselves.
     fn next_view(&self, view: &View, seen: &Seen, live: &Live) -> Decision {
-        // G7: a sign of life is gone only when its lease is over at etcd.
+        // G7: a sign of life is gone only when its lease is over at etcd, and one that went before its time is waited
+        // for.
         let stays = |member: &&Member| self.counts_as_alive(member, seen);
         let mut members: Vec<Member> = view.members.iter().filter(stays).copied().collect();
         self.promote(&mut members, view, seen);
@@ -75,7 +79,8 @@ impl Decider {
     fn counts_as_alive(&self, member: &Member, seen: &Seen) -> bool {
         let comes_back = !self.may_remove && !seen.lives.contains_key(&member.id);
         let is_forgotten = self.forgets_the_living && member.id != self.id;
-        (seen.is_alive(member) || comes_back) && !is_forgotten
+        let lingers = self.lingering.contains(&member.id);
+        (seen.is_alive(member) || comes_back || lingers) && !is_forgotten
     }
 
     /// Puts a member that has the whole state behind the others that have it.
@@ -148,7 +153,8 @@ impl Decider {
             Some(most) => back.iter().find(|(_, live)| held(live) == Some(most)),
             None => back.first().filter(|_| is_empty),
         };
-        if ahead.map(|(id, _)| *id) != Some(self.id) || !(are_all_back || self.has_waited) {
+        let may_begin = self.lingering.is_empty() && (are_all_back || self.has_waited);
+        if ahead.map(|(id, _)| *id) != Some(self.id) || !may_begin {
             return Decision::Wait(format!(
                 "all members that had the state were down; the one that is ahead goes on: of {}",
                 names(&ids)

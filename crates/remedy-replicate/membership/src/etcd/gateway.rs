@@ -65,7 +65,8 @@ impl Gateway {
         let found = answer.get("kvs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let entries: Result<Vec<Entry>, String> =
             found.iter().map(|entry| read_entry(entry, &first)).collect();
-        Ok(Answer::Looked(entries?))
+        let term = answer.get("header").map_or(Ok(0), |header| natural(header, "raft_term"))?;
+        Ok(Answer::Looked { entries: entries?, term })
     }
 
     fn grant(&self, ttl_seconds: u64, limit: Nanos) -> Result<Answer, String> {

@@ -1,9 +1,10 @@
 //! A member of a group whose views and leases etcd keeps: what to ask next, and what follows from the answers.
 //!
 //! Invariant: a lease is told only if etcd said so, counted from before it was asked (so that it is over here before
-//! it is over there), and only after a look, made under that lease, at a view that names this member. One question
-//! is open at a time.
+//! it is over there), and only after a look, made behind etcd's word, that shows this member's key under that lease
+//! and a view that names it ([`super::absent`] says why). One question is open at a time.
 
+use super::absent::Absent;
 use super::decide::{swap, Decider, Decision};
 use super::request::{Answer, Entry, Guard, Request, Swap};
 use super::seen::{live_key, LiveKey, Seen};
@@ -12,6 +13,7 @@ use crate::form::{json, Group, Live};
 use crate::{MembershipEvent, Myself};
 use remedy_replicate::{MemberId, Standing};
 use scotfree_core::Nanos;
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,11 @@ pub(crate) struct Machine {
     promoted: Option<(MemberId, u64)>,
 
     held: Option<Held>,
+    /// A lease to which this member's key moves, of a later term of etcd's.
+    next_held: Option<Held>,
+    /// The term of etcd's leader at the last look.
+    term: u64,
+    absent: Absent,
     /// How long the group's lease is, as its key says.
     lease_wish: Nanos,
     /// What was found to be next. It is asked before the next look.
@@ -71,6 +78,10 @@ pub(super) enum Fault {
     RemovesTheLiving,
     /// A lease is told before the view was looked at again.
     LeaseUnlooked,
+    /// A prolonged lease is told before its key was looked at again.
+    RenewalUnlooked,
+    /// Whose key is gone is left out at once.
+    AbsentAreGone,
 }
 
 /// A lease at etcd.
@@ -80,6 +91,8 @@ struct Held {
     ttl: Nanos,
     /// When etcd was asked for what it then granted.
     asked: Nanos,
+    /// The term that had been seen before that.
+    term: u64,
     /// Since when the sign of life is known to be there.
     registered: Option<Registered>,
     /// A look under this lease has shown a view that names this life.
@@ -127,6 +140,9 @@ impl Machine {
             founded: settings.founded,
             promoted: None,
             held: None,
+            next_held: None,
+            term: 0,
+            absent: Absent::default(),
             lease_wish: WAIT,
             step: None,
             open: None,
@@ -222,30 +238,29 @@ impl Machine {
             Step::Look => Request::Look,
             Step::Grant => Request::Grant { ttl_seconds: self.lease_wish.0.div_ceil(1_000_000_000) },
             Step::KeepAlive => Request::KeepAlive { lease: self.lease_id() },
-            // A sign of life is put only where none is: the one of an earlier life, or of another member of this
-            // name, has to be gone first.
-            Step::Register => Request::Swap(self.sign_of_life(0)),
-            Step::TellProgress => {
-                let made = self.held.and_then(|held| held.registered).map_or(0, |registered| registered.made);
-                Request::Swap(self.sign_of_life(made))
-            }
+            Step::Register => Request::Swap(self.sign_of_life(self.next_held.or(self.held))),
+            Step::TellProgress => Request::Swap(self.sign_of_life(self.held)),
             Step::WriteView(swap) => Request::Swap(swap.clone()),
         }
     }
 
-    fn sign_of_life(&self, revision: i64) -> Swap {
+    /// This member's key under a lease. It is put only where none is, or where this life's own has been without a gap:
+    /// that of an earlier life, or of another member of this name, has to be gone first.
+    fn sign_of_life(&self, lease: Option<Held>) -> Swap {
         let key = live_key(self.myself.id);
+        let revision = self.held.and_then(|held| held.registered).map_or(0, |registered| registered.made);
         let live = Live {
             boot: self.myself.boot,
             peers: self.myself.peers,
             clients: self.myself.clients,
             applied: self.applied,
             fingerprint: self.myself.fingerprint,
-            lease_seconds: self.held.map_or(0, |held| held.ttl.0 / 1_000_000_000),
+            lease_seconds: lease.map_or(0, |held| held.ttl.0 / 1_000_000_000),
             founded: self.founded,
+            term: lease.map_or(0, |held| held.term),
         };
         let guards = vec![Guard::Made { key: key.clone(), revision }];
-        Swap { guards, key, value: json(&live), lease: Some(self.lease_id()) }
+        Swap { guards, key, value: json(&live), lease: Some(lease.map_or(0, |held| held.id)) }
     }
 
     fn lease_id(&self) -> i64 {
@@ -267,13 +282,10 @@ impl Machine {
             self.well("etcd answers again".to_owned());
         }
         match (step, answer) {
-            (Step::Look, Answer::Looked(entries)) => self.on_looked(now, &entries),
+            (Step::Look, Answer::Looked { entries, term }) => self.on_looked(now, &entries, term),
             (Step::Grant, Answer::Granted { lease, ttl_seconds }) => {
-                let ttl = Nanos::from_secs(ttl_seconds);
                 let asked = self.counted_from(asked, now);
-                self.held = Some(Held { id: lease, ttl, asked, registered: None, is_named: false });
-                self.tell_lease();
-                self.step = Some(Step::Register);
+                self.on_granted(lease, Nanos::from_secs(ttl_seconds), asked);
             }
             (Step::KeepAlive, Answer::KeptAlive { ttl_seconds }) => {
                 self.on_kept_alive(now, asked, ttl_seconds);
@@ -284,6 +296,7 @@ impl Machine {
                 // Whoever was quicker has changed what was seen.
                 self.look_due = if is_done { now } else { now.plus(PAUSE_MIN) };
             }
+            (Step::Register, Answer::LeaseOver) if self.next_held.is_some() => self.next_held = None,
             (_, Answer::LeaseOver) => self.lose_lease(now),
             (step, answer) => self.fail(now, &format!("an answer that does not fit: {step:?}, {answer:?}")),
         }
@@ -311,15 +324,36 @@ impl Machine {
         self.notice_the_end(now);
     }
 
+    /// The first lease, or one of a later term to which the key moves; the one before is kept until that is done.
+    fn on_granted(&mut self, id: i64, ttl: Nanos, asked: Nanos) {
+        let granted = Held { id, ttl, asked, term: self.term, registered: None, is_named: false };
+        if self.held.is_some() {
+            self.next_held = Some(granted);
+        } else {
+            self.held = Some(granted);
+            self.tell_lease();
+        }
+        self.step = Some(Step::Register);
+    }
+
     fn on_kept_alive(&mut self, now: Nanos, asked: Nanos, ttl_seconds: u64) {
         if ttl_seconds == 0 {
             return self.lose_lease(now);
         }
         let asked = self.counted_from(asked, now);
+        let was_over = self.held.is_some_and(|held| now >= self.lease_until(&held));
         let Some(held) = &mut self.held else { return };
+        if let Some(registered) = held.registered.as_mut().filter(|_| was_over) {
+            // etcd was away, maybe from all: the others have a lease of time to come back, too.
+            registered.since = now;
+        }
         held.ttl = Nanos::from_secs(ttl_seconds);
         held.asked = asked;
-        self.tell_lease();
+        // It counts when a look behind it shows the key.
+        self.look_due = now;
+        if self.is_planted(Fault::RenewalUnlooked) {
+            self.tell_lease();
+        }
     }
 
     fn on_progress_told(&mut self, now: Nanos, is_done: bool) {
@@ -336,13 +370,14 @@ impl Machine {
     /// etcd says that the lease is over: the sign of life is gone, and a view without this member may be written.
     fn lose_lease(&mut self, now: Nanos) {
         self.held = None;
+        self.next_held = None;
         self.step = None;
         self.look_due = now;
         self.withdraw(now);
     }
 
-    fn on_looked(&mut self, now: Nanos, entries: &[Entry]) {
-        let seen = match Seen::read(entries) {
+    fn on_looked(&mut self, now: Nanos, entries: &[Entry], term: u64) {
+        let seen = match Seen::read(entries, term) {
             Ok(seen) => seen,
             Err(reason) => {
                 self.look_due = now.plus(WAIT);
@@ -359,6 +394,9 @@ impl Machine {
             return self.refuse(now, reason);
         }
         self.lease_wish = Nanos::from_millis(group.lease_ms);
+        self.term = term;
+        let ttl = self.held.map_or(self.lease_wish, |held| held.ttl).max(self.lease_wish);
+        self.absent.look(now, &seen, ttl);
         if self.is_registered(now, &seen) {
             self.on_looked_alive(now, &seen);
         }
@@ -390,6 +428,9 @@ impl Machine {
     /// Whether this member's sign of life is there; if not, what leads to it.
     fn is_registered(&mut self, now: Nanos, seen: &Seen) -> bool {
         let key = seen.lives.get(&self.myself.id);
+        if self.next_held.zip(key).is_some_and(|(next, key)| next.id == key.lease) {
+            self.held = self.next_held.take();
+        }
         if let Some((held, key)) = self.held.as_mut().zip(key).filter(|(held, key)| held.id == key.lease) {
             held.register(now, key);
             self.held_by_other_since = None;
@@ -447,10 +488,24 @@ impl Machine {
         self.tell_lease();
         let decider = self.decider(now, seen);
         match decider.decide(seen) {
-            Decision::Keep => self.say_well(seen),
+            Decision::Keep => {
+                self.say_well(seen);
+                self.follow_term(now);
+            }
             Decision::Write(view) => self.step = Some(Step::WriteView(swap(&view, seen))),
             Decision::Wait(text) => self.trouble(Topic::Other, text),
             Decision::Refuse(reason) => self.refuse(now, reason),
+        }
+    }
+
+    /// A lease of an earlier term may be ended before its time: the key moves to one of this term.
+    fn follow_term(&mut self, now: Nanos) {
+        let is_behind = self.held.is_some_and(|held| held.term != self.term);
+        // One that was asked for long ago would be over too soon.
+        let is_fresh = |next: &Held| next.term == self.term && now.since(next.asked).0 < next.ttl.0 / 3;
+        self.next_held = self.next_held.filter(|next| is_behind && is_fresh(next));
+        if is_behind {
+            self.step = Some(if self.next_held.is_some() { Step::Register } else { Step::Grant });
         }
     }
 
@@ -496,8 +551,10 @@ impl Machine {
             _ => None,
         };
         let registered = self.held.and_then(|held| held.registered);
+        let are_gone = self.is_planted(Fault::AbsentAreGone);
         Decider {
             id: self.myself.id,
+            lingering: if are_gone { BTreeSet::new() } else { self.absent.lingering(now) },
             promoted: self.promoted,
             has_waited: self.without_state_since.is_some_and(|since| now.since(since) >= ttl),
             may_remove: registered.is_some_and(|registered| now.since(registered.since) >= ttl),

@@ -42,7 +42,12 @@ pub(crate) enum Guard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// To [`Request::Look`].
-    Looked(Vec<Entry>),
+    Looked {
+        /// All keys.
+        entries: Vec<Entry>,
+        /// The term of etcd's leader, or a later one.
+        term: u64,
+    },
     /// To [`Request::Grant`]; the time may be longer than was wished.
     Granted { lease: i64, ttl_seconds: u64 },
     /// To [`Request::KeepAlive`]: how long it lasts from when etcd got the question; 0 if it was over.

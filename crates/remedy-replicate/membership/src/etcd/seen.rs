@@ -20,6 +20,8 @@ pub(crate) struct Seen {
     /// At which revision the view was written; 0 if there is none.
     pub(crate) view_written: i64,
     pub(crate) lives: BTreeMap<MemberId, LiveKey>,
+    /// The term of etcd's leader, or a later one.
+    pub(crate) term: u64,
 }
 
 /// A member's sign of life: while it is there, the member's lease is not over.
@@ -33,8 +35,8 @@ pub(crate) struct LiveKey {
 
 impl Seen {
     /// Reads what etcd answered, or says which key is not what it should be.
-    pub(crate) fn read(entries: &[Entry]) -> Result<Seen, String> {
-        let mut seen = Seen::default();
+    pub(crate) fn read(entries: &[Entry], term: u64) -> Result<Seen, String> {
+        let mut seen = Seen { term, ..Seen::default() };
         for entry in entries {
             match entry.key.as_str() {
                 GROUP => seen.group = Some(parse(entry)?),

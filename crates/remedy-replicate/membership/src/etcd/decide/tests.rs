@@ -19,6 +19,7 @@ fn live(boot: u32, id: u8, applied: u64) -> Live {
         fingerprint: 0,
         lease_seconds: 1,
         founded: (applied > 0).then_some(3),
+        term: 1,
     }
 }
 
@@ -37,7 +38,7 @@ fn lives(members: &[(u8, u32, u64)]) -> Seen {
         let key = LiveKey { live: live(*boot, *id, *applied), lease: 1, made: i64::from(*id) };
         (MemberId(*id), key)
     });
-    Seen { group: Some(group), view: None, view_written: 0, lives: keys.collect() }
+    Seen { group: Some(group), lives: keys.collect(), ..Seen::default() }
 }
 
 /// A view of epoch 5; a negative life is that of one who joins.
@@ -55,6 +56,7 @@ fn decider(id: u8) -> Decider {
         promoted: None,
         has_waited: false,
         may_remove: true,
+        lingering: BTreeSet::new(),
         forgets_the_living: false,
     }
 }
@@ -95,6 +97,17 @@ fn one_that_is_gone_is_left_out_and_the_living_never() {
     assert_eq!(decider(1).decide(&seen(&all, &[(1, 1, 0), (2, 1, 0), (3, 1, 0)])), Decision::Keep);
     let fresh = Decider { may_remove: false, ..decider(1) };
     assert_eq!(fresh.decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)])), Decision::Keep);
+}
+
+#[test]
+fn one_that_may_be_answering_stays_until_it_cannot() {
+    let all = [(1, 1), (2, 1), (3, 1)];
+    let lingering = |id: u8, by| Decider { lingering: BTreeSet::from([MemberId(id)]), ..decider(by) };
+    assert_eq!(lingering(2, 1).decide(&seen(&all, &[(1, 1, 0), (3, 1, 0)])), Decision::Keep);
+    // In a new life, too: the one before may be a process that was stopped and goes on.
+    assert_eq!(lingering(1, 1).decide(&seen(&all, &[(1, 2, 0), (2, 1, 0), (3, 1, 0)])), Decision::Keep);
+    let both = seen(&[(1, 1), (2, 1)], &[(1, 2, 8), (2, 2, 7)]);
+    assert!(matches!(lingering(2, 1).decide(&both), Decision::Wait(_)));
 }
 
 #[test]

@@ -36,8 +36,15 @@ fn whoever_may_answer_is_in_the_view_whatever_goes_wrong() {
 
 #[test]
 fn rules_that_are_switched_off_are_missed() {
-    for fault in [Fault::LeaseFromAnswer, Fault::NoDrift, Fault::RemovesTheLiving, Fault::LeaseUnlooked] {
-        let found = (0..400).find_map(|seed| World::new(seed, Some(fault)).run());
+    for fault in [
+        Fault::LeaseFromAnswer,
+        Fault::NoDrift,
+        Fault::RemovesTheLiving,
+        Fault::LeaseUnlooked,
+        Fault::RenewalUnlooked,
+        Fault::AbsentAreGone,
+    ] {
+        let found = (0..2_000).find_map(|seed| World::new(seed, Some(fault)).run());
         let found = found.unwrap_or_else(|| panic!("nobody notices {fault:?}"));
         assert!(found.contains("invariant"), "{fault:?} is found by what it breaks: {found}");
     }
@@ -55,7 +62,13 @@ fn a_lease_is_counted_from_when_it_was_asked_for() {
     machine.open = None;
     assert!(matches!(machine.next(due), Some(Request::KeepAlive { .. })));
     machine.take_events();
-    machine.on_answer(due.plus(Nanos::from_millis(300)), Answer::KeptAlive { ttl_seconds: 3 });
+    let answered = due.plus(Nanos::from_millis(300));
+    machine.on_answer(answered, Answer::KeptAlive { ttl_seconds: 3 });
+    assert_eq!(machine.take_events(), [], "whoever said so may lead no more");
+    let Some(look @ Request::Look) = machine.next(answered) else { panic!("it looks at its key") };
+    let looked = world.table.answer(world.now, &look, Nanos(0));
+    let machine = &mut world.members.get_mut(&MemberId(1)).unwrap().machine;
+    machine.on_answer(answered, looked);
     let until = due.plus(Nanos::from_millis(3_000 - 300));
     assert_eq!(machine.take_events(), [MembershipEvent::Lease { until }]);
 }
@@ -93,7 +106,10 @@ fn another_group_is_refused_with_both_values() {
         change(&mut group);
         let mut machine = machine(MemberId(1), 1, Nanos(0));
         machine.next(Nanos(0));
-        machine.on_answer(Nanos(1), Answer::Looked(vec![table::entry("group", &json(&group))]));
+        machine.on_answer(
+            Nanos(1),
+            Answer::Looked { entries: vec![table::entry("group", &json(&group))], term: 1 },
+        );
         let events = machine.take_events();
         let [MembershipEvent::Refused(reason)] = &events[..] else { panic!("{events:?}") };
         assert!(reason.contains(here) && reason.contains(there), "{reason}");
@@ -122,11 +138,11 @@ fn a_view_that_goes_backward_is_told_to_nobody_and_ends_the_lease() {
     let process = world.members.get_mut(&MemberId(1)).unwrap();
     let now = process.clock.local(world.now);
     process.machine.open = Some((Step::Look, now));
-    let Answer::Looked(mut entries) = world.table.answer(world.now, &Request::Look, Nanos(0)) else {
+    let Answer::Looked { mut entries, term } = world.table.answer(world.now, &Request::Look, Nanos(0)) else {
         panic!("it looks")
     };
     entries.retain(|entry| entry.key != "view");
-    process.machine.on_answer(now, Answer::Looked(entries));
+    process.machine.on_answer(now, Answer::Looked { entries, term });
     let events = process.machine.take_events();
     let [MembershipEvent::Lease { until }, MembershipEvent::Trouble(reason)] = &events[..] else {
         panic!("{events:?}")
@@ -186,6 +202,8 @@ struct World {
     fault: Option<Fault>,
     troubled_until: Nanos,
     etcd_away_until: Nanos,
+    /// When a leader that had been stuck ends the leases that it knows.
+    stuck_until: Nanos,
     next_trouble: Nanos,
     wrong: Option<String>,
 }
@@ -260,6 +278,7 @@ impl World {
             fault,
             troubled_until: TROUBLED,
             etcd_away_until: Nanos(0),
+            stuck_until: Nanos::MAX,
             next_trouble: Nanos::from_secs(5),
             wrong: None,
         };
@@ -337,10 +356,13 @@ impl World {
         let (id, due) =
             self.members.iter().map(|(id, process)| (*id, process.due())).min_by_key(|due| due.1).unwrap();
         let end_of_lease = self.table.next_end().unwrap_or(Nanos::MAX);
-        let next = due.min(self.next_trouble).min(end_of_lease);
+        let next = due.min(self.next_trouble).min(end_of_lease).min(self.stuck_until);
         self.now = self.now.max(next);
         if next == end_of_lease {
             self.table.expire(self.now);
+        } else if next == self.stuck_until {
+            self.stuck_until = Nanos::MAX;
+            self.table.revoke_of_earlier_terms();
         } else if next == self.next_trouble {
             self.make_trouble();
         } else {
@@ -364,7 +386,10 @@ impl World {
         match self.draw(5) {
             0 => self.members.get_mut(&id).unwrap().is_down = true,
             4 => self.leave(id),
-            1 => self.table.prolong_all(self.now),
+            1 => {
+                self.table.begin_term(self.now);
+                self.stuck_until = self.now.plus(Nanos::from_millis(self.draw(3_000)));
+            }
             2 => self.etcd_away_until = self.now.plus(span),
             _ => self.members.get_mut(&id).unwrap().stopped_until = self.now.plus(span),
         }
@@ -431,6 +456,9 @@ impl World {
 
     fn write(&mut self, request: &Request) -> Answer {
         let delay = Nanos::from_micros(self.draw(3).saturating_sub(1) * self.draw(500_000));
+        if let Some(answer) = self.table.keep_alive_by_stuck(request).filter(|_| self.is_asked_stuck()) {
+            return answer;
+        }
         let before = self.table.view();
         let answer = self.table.answer(self.now, request, delay);
         let after = self.table.view();
@@ -438,6 +466,11 @@ impl World {
             self.check_change(before.as_ref(), after.as_ref().unwrap());
         }
         answer
+    }
+
+    /// Whether a question goes to a leader that was stuck and does not know that it leads no more.
+    fn is_asked_stuck(&mut self) -> bool {
+        self.now < self.troubled_until && self.chance(3)
     }
 
     fn answer(&mut self, id: MemberId, answer: Option<Answer>) {
