@@ -35,7 +35,7 @@ pub mod transport;
 pub mod udp;
 pub mod verify;
 
-pub use clock::{now_monotonic, now_realtime};
+pub use clock::{monotonic_at, now_boottime, now_monotonic, now_realtime};
 pub use domain::{DomainError, PersistenceDomain, ScanReport};
 pub use poll::{Crowd, Event, Interest, Poller, Signal, Signals, Spin, Waker};
 pub use sys::processor;

@@ -18,7 +18,7 @@ use gateway::Gateway;
 use machine::Machine;
 use remedy_replicate::MemberId;
 use scotfree_core::Nanos;
-use scotfree_io::{now_monotonic, Waker};
+use scotfree_io::{now_boottime, Waker};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -90,7 +90,7 @@ impl EtcdMembership {
         });
         // One ring that was not heard yet is as good as many.
         let (bell, heard) = mpsc::sync_channel(1);
-        let machine = Machine::new(myself, &settings, now_monotonic());
+        let machine = Machine::new(myself, &settings, now_boottime());
         let gateway = Gateway::new(settings.endpoint);
         let keeper = Keeper { machine, gateway, shared: Arc::clone(&shared), bell: heard };
         let thread = std::thread::Builder::new().name("membership".to_owned()).spawn(|| keeper.run())?;
@@ -202,10 +202,10 @@ impl Keeper {
     fn run(mut self) {
         while self.wait() {
             self.take_wishes();
-            if let Some(request) = self.machine.next(now_monotonic()) {
+            if let Some(request) = self.machine.next(now_boottime()) {
                 match self.gateway.ask(&request, self.machine.time_limit()) {
-                    Ok(answer) => self.machine.on_answer(now_monotonic(), answer),
-                    Err(reason) => self.machine.on_failure(now_monotonic(), &reason),
+                    Ok(answer) => self.machine.on_answer(now_boottime(), answer),
+                    Err(reason) => self.machine.on_failure(now_boottime(), &reason),
                 }
             }
             self.shared.tell(self.machine.take_events());
@@ -224,7 +224,7 @@ impl Keeper {
 
     /// Waits for the bell or the machine's time; false when the owner is gone.
     fn wait(&self) -> bool {
-        let now = now_monotonic();
+        let now = now_boottime();
         let heard = match self.machine.next_timer() {
             Some(due) if due <= now => self.bell.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
@@ -239,7 +239,7 @@ impl Keeper {
     /// Asks each server once: if none answers, the lease runs out as after a crash.
     fn leave(&mut self) {
         let limit = self.machine.time_limit();
-        let Some(request) = self.machine.leave(now_monotonic()) else { return };
+        let Some(request) = self.machine.leave(now_boottime()) else { return };
         for _ in 0..self.gateway.host_count() {
             if self.gateway.ask(&request, limit).is_ok() {
                 return;

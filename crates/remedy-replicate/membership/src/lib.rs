@@ -24,7 +24,7 @@ use std::os::fd::RawFd;
 pub enum MembershipEvent {
     /// The members from now on. It need not name this member, or may name an earlier life of it.
     View(View),
-    /// Reads may be answered before this monotonic moment, if the last view told names this member's life as one
+    /// Reads may be answered before this moment, by a clock that goes on while the host is suspended, if the last view told names this member's life as one
     /// that has the state. A moment that is over takes back what was told.
     Lease {
         /// The moment.

@@ -11,7 +11,7 @@ use remedy_replicate_membership::{
     Endpoint, EtcdMembership, EtcdSettings, Membership, Myself, StaticMembership,
 };
 use scotfree_core::Nanos;
-use scotfree_io::{now_monotonic, now_realtime};
+use scotfree_io::{now_boottime, now_realtime};
 use scotfree_rpc::{GroupMaker, GroupPlan, Say, Service, StatefulService};
 use scotfree_state::State;
 use scotfree_wire::Direction;
@@ -35,7 +35,7 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         boot: plan.boot,
         address: plan.peers,
         keys: plan.key.controls(Direction::MemberToMember),
-        real_ms_at_zero: now_realtime().since(now_monotonic()).0 / 1_000_000,
+        real_ms_at_zero: now_realtime().since(now_boottime()).0 / 1_000_000,
         stable_when: if plan.is_stored_first { StableWhen::Stored } else { StableWhen::InMemory },
         lineage,
         limits: Limits::default(),

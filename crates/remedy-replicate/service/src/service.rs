@@ -8,7 +8,7 @@ use crate::tickets::{Held, Tickets};
 use remedy_replicate::{Decline, Replica, ReplicaOwn, Write};
 use remedy_replicate_membership::{Membership, MembershipEvent};
 use scotfree_core::{Effect, Effects, Nanos, SeqNum, SessionId};
-use scotfree_io::now_monotonic;
+use scotfree_io::{monotonic_at, now_boottime};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Report, Say, Service, StatefulService, Watch};
 use scotfree_session::{RecoveredSession, RequestKind};
@@ -167,7 +167,7 @@ impl ReplicatedService {
         let effects = &mut self.effects;
         for _ in 0..BURSTS_PER_POLL_MAX {
             // The clock is read behind the arrival: a lease that ended before is over.
-            if !peers.receive(|bytes| machine.on_message(now_monotonic(), bytes, effects))? {
+            if !peers.receive(|bytes| machine.on_message(now_boottime(), bytes, effects))? {
                 break;
             }
         }
@@ -310,7 +310,7 @@ fn code_of(why: Decline) -> &'static str {
 
 impl Handler for ReplicatedService {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
-        let (now, session) = (now_monotonic(), request.session);
+        let (now, session) = (now_boottime(), request.session);
         if request.kind == RequestKind::Read {
             self.tickets.begin(request.ticket, session, None);
             if self.tickets.must_wait(session) {
@@ -334,7 +334,7 @@ impl Handler for ReplicatedService {
         if self.broken.is_some() {
             return;
         }
-        if let Err(error) = self.turn(now_monotonic(), wants_stable, replies) {
+        if let Err(error) = self.turn(now_boottime(), wants_stable, replies) {
             self.broken = Some(format!("the socket between members: {error}"));
         }
     }
@@ -351,14 +351,15 @@ impl Handler for ReplicatedService {
     }
 
     fn next_poll(&self) -> Option<Nanos> {
-        [self.inner().next_poll(), self.parts.machine.next_timer()].into_iter().flatten().min()
+        let timer = self.parts.machine.next_timer().map(monotonic_at);
+        [self.inner().next_poll(), timer].into_iter().flatten().min()
     }
 
     fn write_metrics(&self, text: &mut MetricsText) {
         self.inner().write_metrics(text);
         let counters = self.parts.machine.counters();
         text.gauge("scotfree_group_epoch", "The epoch of this member's view.", self.parts.machine.epoch());
-        let lease = self.lease_until.since(now_monotonic()).0 / 1_000_000;
+        let lease = self.lease_until.since(now_boottime()).0 / 1_000_000;
         text.gauge(
             "scotfree_group_lease_left_ms",
             "How long this member may still answer.",

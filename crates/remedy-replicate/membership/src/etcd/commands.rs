@@ -12,7 +12,7 @@ use super::seen::{LiveKey, Seen, GROUP};
 use crate::form::{json, Group, Live};
 use remedy_replicate::{Member, MemberId, Standing, View};
 use scotfree_core::Nanos;
-use scotfree_io::now_monotonic;
+use scotfree_io::now_boottime;
 use std::time::Duration;
 
 /// How long one server is waited for.
@@ -104,9 +104,9 @@ pub fn remove(endpoint: &Endpoint, id: MemberId) -> Result<Done, String> {
             return Ok(done);
         };
         let next = without(view, &seen, id)?;
-        absent.look(now_monotonic(), &seen, ttl);
+        absent.look(now_boottime(), &seen, ttl);
         done = Done::Now;
-        if absent.lingering(now_monotonic()).contains(&id) {
+        if absent.lingering(now_boottime()).contains(&id) {
             pause(Nanos(ttl.0 / 20));
         } else if write(&mut gateway, swap(&next, &seen))? {
             return Ok(done);

@@ -6,7 +6,7 @@ use remedy_replicate_membership::{
     status, Endpoint, EtcdMembership, EtcdSettings, Membership, MembershipEvent, Myself,
 };
 use scotfree_core::Nanos;
-use scotfree_io::{now_monotonic, Interest, Poller};
+use scotfree_io::{now_boottime, Interest, Poller};
 use std::time::Duration;
 
 pub struct Watched {
@@ -49,7 +49,7 @@ impl Watched {
     pub fn is_serving(&self) -> bool {
         let named = self.view.as_ref().and_then(|view| view.member(self.id));
         let is_full = named.is_some_and(|n| n.boot == self.boot && n.standing == Standing::Full);
-        is_full && now_monotonic() < self.until
+        is_full && now_boottime() < self.until
     }
 
     pub fn promote(&mut self, member: MemberId, epoch: u64) {
@@ -81,11 +81,11 @@ impl Watched {
     }
 
     pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut(&Watched) -> bool) {
-        let until = now_monotonic().plus(LIMIT);
+        let until = now_boottime().plus(LIMIT);
         self.poll();
         while !is_so(self) {
             assert!(
-                now_monotonic() < until,
+                now_boottime() < until,
                 "member {} waits for this in vain: {what}; {:?}, {:?}",
                 self.id,
                 self.view,
@@ -98,8 +98,8 @@ impl Watched {
 
     /// Goes on listening for a while.
     pub fn wait_for(&mut self, span: Nanos) {
-        let until = now_monotonic().plus(span);
-        self.wait_until("time", |_| now_monotonic() >= until);
+        let until = now_boottime().plus(span);
+        self.wait_until("time", |_| now_boottime() >= until);
     }
 
     pub fn wait_until_serving(&mut self) {
@@ -128,9 +128,9 @@ impl Watched {
     }
 
     pub fn wait_until_none_is_alive(endpoint: &Endpoint) {
-        let until = now_monotonic().plus(LIMIT);
+        let until = now_boottime().plus(LIMIT);
         while status(endpoint).unwrap().members.iter().any(|member| member.live.is_some()) {
-            assert!(now_monotonic() < until, "somebody is still alive");
+            assert!(now_boottime() < until, "somebody is still alive");
             pause();
         }
     }
