@@ -874,14 +874,15 @@ pub enum Key {
 /// What is asked of a group.
 #[derive(Debug, Subcommand)]
 pub enum GroupVerb {
-    /// Make a group at etcd; its members write the first view when all of them are there
+    /// Make a group at etcd; its members write the first view when all of them are there. Or write a file for it
     #[command(after_help = "Examples:
   scot group init etcd:http://10.0.0.9:2379/scotfree/g1 --name g1 \\
       --member 1=10.0.0.2:51900,10.0.0.2:51000 --member 2=10.0.0.3:51900,10.0.0.3:51000 \\
       --member 3=10.0.0.4:51900,10.0.0.4:51000
+  scot group init static:members.toml --name g1 --member 1=10.0.0.2:51900,10.0.0.2:51000 …   a new file
 Can be repeated. Then start scot kv --group g1 --member 1 … on each host. See docs/groups.md.")]
     Init {
-        /// Where the group is kept: etcd:http://HOST:PORT/PREFIX
+        /// Where the group is kept: etcd:http://HOST:PORT/PREFIX, or static:FILE
         membership: String,
         /// Its name
         #[arg(long)]
@@ -903,10 +904,13 @@ Can be repeated. Then start scot kv --group g1 --member 1 … on each host. See 
         /// Where the group is kept
         membership: String,
     },
-    /// Wait until a member that was started belongs to the group and has its state
+    /// Wait until a member that was started belongs to the group and has its state. Or write that into a file
     #[command(after_help = "Examples:
   scot kv --group g1 --member 4 … &                  a member joins by being started
   scot group add etcd:http://10.0.0.9:2379/scotfree/g1 4
+  scot group add static:members.toml 4 --at 4=10.0.0.5:51900,10.0.0.5:51000     the next view, in which it joins
+  scot group add static:members.toml 4 --has-state        the next, when another member says that it has the state
+Members read a file again when they get SIGHUP: first those that go on, then start the one that joins.
 Ends with 1 if it has not the state within the time that --wait says.")]
     Add {
         /// Where the group is kept
@@ -916,10 +920,17 @@ Ends with 1 if it has not the state within the time that --wait says.")]
         /// How long to wait for it
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         wait: u64,
+        /// For a file that does not name it yet: its number, its address for members, and that for clients
+        #[arg(long, value_name = "ID=PEERS,CLIENTS")]
+        at: Option<GroupMemberSpec>,
+        /// For a file: another member has said that it has the state
+        #[arg(long)]
+        has_state: bool,
     },
     /// Leave a member out that was stopped for good
     #[command(after_help = "Examples:
   scot group remove etcd:http://10.0.0.9:2379/scotfree/g1 3
+  scot group remove static:members.toml 3        writes the next view; then send SIGHUP to the members that go on
 A member that is silent is left out by the others when its lease is over; this says so at once. One that lives, and
 the last that has the state, are not left out.")]
     Remove {
@@ -928,7 +939,7 @@ the last that has the state, are not left out.")]
         /// Its number
         id: u8,
     },
-    /// The view as it is at etcd
+    /// The view as it is at etcd, or in a file
     #[command(after_help = "Examples:
   scot group view etcd:http://10.0.0.9:2379/scotfree/g1")]
     View {

@@ -1,5 +1,10 @@
-//! Three `scot kv` as one group, over loopback: written through any, read from any, one killed, a fourth that joins.
+//! Three `scot kv` as one group, over loopback: written through any, read from any, one killed, a fourth that joins;
+//! and what goes wrong around them.
 
+#[path = "groups/by_file.rs"]
+mod by_file;
+
+use rustix::process::{kill_process, Pid, Signal};
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::command;
@@ -29,6 +34,10 @@ impl Running {
     fn kill(&mut self) {
         self.0.kill().and_then(|()| self.0.wait()).map(drop).expect("it is ours");
     }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("it is ours");
+    }
 }
 
 impl Drop for Running {
@@ -44,6 +53,7 @@ struct Group {
     folder: Scratch,
     protocol: &'static str,
     membership: String,
+    log_size: &'static str,
     addresses: Vec<(SocketAddr, SocketAddr)>,
     members: BTreeMap<u8, Running>,
 }
@@ -64,7 +74,7 @@ impl Group {
         let free = free_addresses(8);
         let addresses = free.chunks(2).map(|pair| (pair[0], pair[1])).collect();
         let membership = membership(folder.path());
-        Group { folder, protocol, membership, addresses, members: BTreeMap::new() }
+        Group { folder, protocol, membership, log_size: "16M", addresses, members: BTreeMap::new() }
     }
 
     fn said(&self, id: u8) -> String {
@@ -72,17 +82,38 @@ impl Group {
     }
 
     fn start(&mut self, id: u8) {
+        let mut scot = self.command(id, id, "g");
+        self.members.insert(id, Running(scot.spawn().expect("scot starts")));
+    }
+
+    /// What starts a member, at the place of one, of a group of this name.
+    fn command(&self, place: u8, id: u8, group: &str) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let (peers, clients) = self.addresses[usize::from(id) - 1];
-        let said =
-            File::options().append(true).create(true).open(path(&format!("said-{id}"))).expect("a file");
+        let (peers, clients) = self.addresses[usize::from(place) - 1];
+        let said = path(&format!("said-{place}"));
+        let said = File::options().append(true).create(true).open(said).expect("a file");
         let mut scot = Command::new(env!("CARGO_BIN_EXE_scot"));
         scot.arg("kv").args(["--listen", &clients.to_string(), "--peers", &peers.to_string()]);
-        scot.arg("--log").arg(path(&format!("{id}.wal"))).args(["--log-size", "16M"]);
-        scot.arg("--key-file").arg(path("key")).args(["--group", "g", "--member", &id.to_string()]);
+        scot.arg("--log").arg(path(&format!("{place}.wal"))).args(["--log-size", self.log_size]);
+        scot.arg("--key-file").arg(path("key")).args(["--group", group, "--member", &id.to_string()]);
         scot.args(["--protocol", self.protocol, "--membership", &self.membership]);
         scot.stdout(Stdio::null()).stderr(said);
-        self.members.insert(id, Running(scot.spawn().expect("scot starts")));
+        scot
+    }
+
+    /// A member as `scot group init` is told it.
+    fn listed(&self, id: u8) -> String {
+        let (peers, clients) = self.addresses[usize::from(id) - 1];
+        format!("{id}={peers},{clients}")
+    }
+
+    /// Makes the group of the first three.
+    fn init(&self, more: &[&str]) -> (bool, String) {
+        let members = [1, 2, 3].map(|id| self.listed(id));
+        let mut words = vec!["group", "init", &self.membership, "--name", "g", "--protocol", self.protocol];
+        words.extend(more);
+        members.iter().for_each(|member| words.extend(["--member", member]));
+        scot(&words)
     }
 
     fn await_said(&self, id: u8, text: &str) {

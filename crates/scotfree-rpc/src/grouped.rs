@@ -5,11 +5,13 @@
 use crate::metrics::MetricsText;
 use crate::service::{DeadLetter, Execution, Handler, Replies, Service, Watch};
 use scotfree_core::{Nanos, SessionId};
+use scotfree_io::Waker;
 use scotfree_session::RecoveredSession;
 use scotfree_state::State;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A service whose state can be kept at several members.
 pub trait StatefulService: Service + State {}
@@ -40,6 +42,8 @@ pub struct GroupPlan {
     pub kept: PathBuf,
     /// By how much clocks go wrong at most, in parts of a million.
     pub drift_ppm_max: u32,
+    /// Woken when the operator says that the membership is to be read again.
+    pub read_again: Arc<Waker>,
     /// Makes an answer of the reason why a request is declined.
     pub decline: fn(&str) -> Vec<u8>,
 }
@@ -65,6 +69,15 @@ pub enum GroupCommand {
     Status,
     /// The view, as JSON.
     View,
+    /// Writes an operator's file in which a member joins, or has its state.
+    Add {
+        /// Which.
+        id: u8,
+        /// Where members and clients reach it, if the file does not say so yet.
+        at: Option<(SocketAddr, SocketAddr)>,
+        /// Whether it was given the state.
+        has_state: bool,
+    },
     /// Leaves a member out, whose lease is over.
     Remove {
         /// Which.

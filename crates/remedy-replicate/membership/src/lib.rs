@@ -12,7 +12,8 @@ pub use etcd::commands::{init, remove, status, view, Done, MemberStatus, Status}
 pub use etcd::endpoint::Endpoint;
 pub use etcd::{EtcdMembership, EtcdSettings};
 pub use form::{Group, Listed, Live};
-pub use stated::StaticMembership;
+pub use stated::file;
+pub use stated::{Gives, StaticMembership};
 
 use remedy_replicate::{MemberId, View};
 use scotfree_core::Nanos;

@@ -3,12 +3,24 @@
 //! Invariant: a view that goes backward, or that lacks this member, is refused with the reason; the one before it
 //! stays.
 
-use crate::form::ViewForm;
+pub mod file;
+
 use crate::{Membership, MembershipEvent, Myself};
-use remedy_replicate::{MemberId, Standing, View};
+use remedy_replicate::{Member, MemberId, Standing, View};
 use scotfree_core::Nanos;
-use std::os::fd::RawFd;
-use std::path::PathBuf;
+use scotfree_io::Waker;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which of the full members gives a joiner the state, and knows when it has that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// The first, as in Hermes.
+    First,
+    /// The last, as in a chain.
+    Last,
+}
 
 /// A membership that a file states: `epoch = 1`, then for each member `[[member]]` with `id`, `peers`, `clients`, and
 /// `standing = "joining"` if it has not the state yet. An operator who begins the group anew with what one member's
@@ -17,23 +29,33 @@ use std::path::PathBuf;
 pub struct StaticMembership {
     path: PathBuf,
     id: MemberId,
+    gives: Gives,
+    /// Woken when the file is to be read again.
+    again: Arc<Waker>,
     view: View,
+    /// The joiner that has the state, in the view of an epoch.
+    promoted: Option<(MemberId, u64)>,
     /// What was not polled yet. Each reading replaces it, so it is no queue.
     news: Vec<MembershipEvent>,
 }
 
 impl StaticMembership {
-    /// Reads the file, or says why it is no membership of this member.
-    pub fn open(path: impl Into<PathBuf>, myself: &Myself) -> Result<StaticMembership, String> {
+    /// Reads the file, or says why it is no membership of this member. It is read again whenever `again` was woken.
+    pub fn open(
+        path: impl Into<PathBuf>,
+        myself: &Myself,
+        gives: Gives,
+        again: Arc<Waker>,
+    ) -> Result<StaticMembership, String> {
         let path = path.into();
         let view = read(&path, myself.id)?;
         let lease = MembershipEvent::Lease { until: Nanos::MAX };
         let news = vec![MembershipEvent::View(view.clone()), lease];
-        Ok(StaticMembership { path, id: myself.id, view, news })
+        Ok(StaticMembership { path, id: myself.id, gives, again, view, promoted: None, news })
     }
 
     /// Reads the file again; whether it says a new view.
-    pub fn reload(&mut self) -> Result<bool, String> {
+    fn reload(&mut self) -> Result<bool, String> {
         let view = read(&self.path, self.id)?;
         if view == self.view {
             return Ok(false);
@@ -46,36 +68,75 @@ impl StaticMembership {
                 self.view.epoch
             ));
         }
+        if let Some(early) = self.made_full_early(&view) {
+            return Err(format!(
+                "{}: member {early} is full in it, and has not the whole state yet: write a larger epoch in which it joins, \
+                 and wait until this member says that it has",
+                self.path.display()
+            ));
+        }
         self.view = view.clone();
         self.news.retain(|event| !matches!(event, MembershipEvent::View(_)));
         self.news.insert(0, MembershipEvent::View(view));
         Ok(true)
     }
+
+    /// A joiner that a new view calls full, though this member, which gives it the state, has not said so.
+    fn made_full_early(&self, next: &View) -> Option<MemberId> {
+        let giver = match self.gives {
+            Gives::First => self.view.full().next(),
+            Gives::Last => self.view.full().next_back(),
+        };
+        let is_giver = giver.is_some_and(|giver| giver.id == self.id);
+        let joined = |member: &&Member| {
+            self.view.member(member.id).is_some_and(|known| known.standing == Standing::Joining)
+        };
+        let has_state = |member: &&Member| self.promoted == Some((member.id, self.view.epoch));
+        next.full()
+            .filter(|_| is_giver)
+            .filter(joined)
+            .find(|member| !has_state(member))
+            .map(|member| member.id)
+    }
+
+    fn read_again(&mut self) {
+        let (place, epoch) = (self.path.display().to_string(), self.view.epoch);
+        let said = match self.reload() {
+            Ok(true) => return,
+            Ok(false) => MembershipEvent::Well(format!("{place}: the view of epoch {epoch}, as before")),
+            Err(reason) => MembershipEvent::Trouble(format!(
+                "{reason}; this member goes on in the view of epoch {epoch}"
+            )),
+        };
+        self.news.push(said);
+    }
 }
 
 impl Membership for StaticMembership {
     fn poll(&mut self, out: &mut Vec<MembershipEvent>) {
+        if self.again.drain() {
+            self.read_again();
+        }
         out.append(&mut self.news);
     }
 
     fn poll_fd(&self) -> Option<RawFd> {
-        None
+        Some(self.again.as_raw_fd())
     }
 
     /// Only the operator gives a member its standing: it is told what to write.
     fn promote(&mut self, member: MemberId, epoch: u64) {
         let is_joining = self.view.member(member).is_some_and(|known| known.standing == Standing::Joining);
-        if epoch != self.view.epoch || !is_joining {
+        if epoch != self.view.epoch || !is_joining || self.promoted == Some((member, epoch)) {
             return;
         }
-        let said = MembershipEvent::Well(format!(
-            "member {member} has the whole state: in {} set its standing to full, and the epoch to {} or more",
+        self.promoted = Some((member, epoch));
+        self.news.push(MembershipEvent::Well(format!(
+            "member {member} has the whole state: in {} set its standing to full, and the epoch to {} or more (scot \
+             group add --has-state does), and send SIGHUP to all members",
             self.path.display(),
             epoch + 1
-        ));
-        if !self.news.contains(&said) {
-            self.news.push(said);
-        }
+        )));
     }
 
     /// Nobody asks: without leases nobody finds out that all were down.
@@ -87,11 +148,9 @@ impl Membership for StaticMembership {
     }
 }
 
-fn read(path: &PathBuf, id: MemberId) -> Result<View, String> {
+fn read(path: &Path, id: MemberId) -> Result<View, String> {
     let place = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
-    let form: ViewForm = toml::from_str(&text).map_err(|error| format!("{place}: {error}"))?;
-    let view = form.view().map_err(|reason| format!("{place}: {reason}"))?;
+    let view = file::view(path)?;
     if view.member(id).is_none() {
         return Err(format!("{place}: member {id}, which is this one, is not in it"));
     }
@@ -102,7 +161,6 @@ fn read(path: &PathBuf, id: MemberId) -> Result<View, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::path::Path;
 
     const THREE: &str = r#"
         epoch = 1
@@ -129,7 +187,8 @@ mod tests {
         let group = "g1".to_owned();
         let myself =
             Myself { group, id: MemberId(2), boot: 4, peers: address, clients: address, fingerprint: 0 };
-        let opened = StaticMembership::open(&path, &myself);
+        let again = Arc::new(Waker::new().unwrap());
+        let opened = StaticMembership::open(&path, &myself, Gives::Last, again);
         (folder, path, opened)
     }
 
@@ -193,7 +252,6 @@ mod tests {
         let mut membership = membership.unwrap();
         polled(&mut membership);
         membership.promote(MemberId(3), 1);
-        membership.promote(MemberId(3), 1);
         membership.promote(MemberId(3), 9);
         membership.promote(MemberId(1), 1);
         let events = polled(&mut membership);
@@ -201,5 +259,40 @@ mod tests {
             matches!(&events[..], [MembershipEvent::Well(said)] if said.contains("member 3")),
             "{events:?}"
         );
+        membership.promote(MemberId(3), 1);
+        assert_eq!(polled(&mut membership), []);
+    }
+
+    #[test]
+    fn the_file_is_read_again_when_that_is_asked_for_and_only_then() {
+        let (_folder, path, membership) = opened(THREE);
+        let mut membership = membership.unwrap();
+        polled(&mut membership);
+        rewrite(&path, "epoch = 1", "epoch = 2");
+        assert_eq!(polled(&mut membership), []);
+        membership.again.wake();
+        let events = polled(&mut membership);
+        assert!(matches!(&events[..], [MembershipEvent::View(view)] if view.epoch == 2), "{events:?}");
+        rewrite(&path, "epoch = 2", "epoch = 1");
+        membership.again.wake();
+        let events = polled(&mut membership);
+        let [MembershipEvent::Trouble(said)] = &events[..] else { panic!("{events:?}") };
+        assert!(said.contains("raise it") && said.ends_with("goes on in the view of epoch 2"), "{said}");
+    }
+
+    #[test]
+    fn a_joiner_is_full_when_its_giver_has_said_so() {
+        let (_folder, path, membership) = opened(THREE);
+        let mut membership = membership.unwrap();
+        rewrite(&path, "epoch = 1", "epoch = 2");
+        rewrite(&path, "standing = \"joining\"", "");
+        let reason = membership.reload().unwrap_err();
+        assert!(reason.contains("member 3") && reason.contains("not the whole state"), "{reason}");
+        // Another one gives the state, and knows.
+        membership.gives = Gives::First;
+        assert_eq!(membership.made_full_early(&file::view(&path).unwrap()), None);
+        membership.gives = Gives::Last;
+        membership.promote(MemberId(3), 1);
+        assert_eq!(membership.reload(), Ok(true));
     }
 }

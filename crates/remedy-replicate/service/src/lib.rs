@@ -4,6 +4,7 @@
 //! Invariant: the machine decides; here are only its sockets, its clock, its membership and its file.
 #![forbid(unsafe_code)]
 
+mod any_life;
 mod commands;
 mod kept;
 mod maker;

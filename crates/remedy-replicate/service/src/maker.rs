@@ -8,13 +8,14 @@ use remedy_replicate::{
     group_name_hash, Chain, Hermes, Limits, MemberConfig, MemberId, Planted, ReadsAt, Replica, StableWhen,
 };
 use remedy_replicate_membership::{
-    Endpoint, EtcdMembership, EtcdSettings, Membership, Myself, StaticMembership,
+    Endpoint, EtcdMembership, EtcdSettings, Gives, Membership, Myself, StaticMembership,
 };
 use scotfree_core::Nanos;
 use scotfree_io::{now_boottime, now_realtime};
 use scotfree_rpc::{GroupMaker, GroupPlan, Say, Service, StatefulService};
 use scotfree_state::State;
 use scotfree_wire::Direction;
+use std::sync::Arc;
 
 /// Makes services members of a group.
 pub const MAKER: GroupMaker =
@@ -85,7 +86,11 @@ fn membership(plan: &GroupPlan, inner: &Inner, founded: Option<u64>) -> Result<B
         fingerprint: inner.fingerprint(),
     };
     match plan.membership.split_once(':') {
-        Some(("static", file)) => Ok(Box::new(StaticMembership::open(file, &myself)?)),
+        Some(("static", file)) => {
+            let gives = if plan.protocol == "hermes" { Gives::First } else { Gives::Last };
+            let again = Arc::clone(&plan.read_again);
+            Ok(Box::new(StaticMembership::open(file, &myself, gives, again)?))
+        }
         Some(("etcd", _)) => {
             let settings = EtcdSettings {
                 endpoint: Endpoint::parse(&plan.membership)?,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is answered is what the machine answered; a write that is answered has its place stored with it.
 
+use crate::any_life::{refusal, Known};
 use crate::kept::Kept;
 use crate::peers::Peers;
 use crate::tickets::{Held, Tickets};
@@ -194,15 +195,10 @@ impl ReplicatedService {
 
     fn take_view(&mut self, now: Nanos, view: &remedy_replicate::View) {
         let me = view.members.iter().find(|member| member.id.0 == self.parts.id);
-        // Where views do not say which life of a member they mean, one that was started again may lack what it said
-        // that it had: it takes part from the next view on.
-        let is_stale =
-            me.is_some_and(|me| me.boot == 0) && view.members.len() > 1 && view.epoch <= self.epoch_before;
-        if is_stale {
-            return (self.parts.say)(&format!(
-                "ALARM: this member was started again in the view of epoch {}: write one of a larger epoch in which it joins",
-                view.epoch
-            ));
+        let (epoch, lineage) = (self.parts.machine.epoch(), self.parts.machine.lineage());
+        let known = Known { epoch_before: self.epoch_before, epoch, lineage };
+        if let Some(reason) = me.and_then(|me| refusal(known, me, view)) {
+            return (self.parts.say)(&format!("ALARM: {reason}"));
         }
         self.parts.machine.on_view(now, view, &mut self.effects);
         let standing = me.map_or("not in it", |me| me.standing.name());

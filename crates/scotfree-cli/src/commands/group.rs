@@ -1,4 +1,4 @@
-//! The command `scot group`: groups of servers that keep one state, at etcd.
+//! The command `scot group`: groups of servers that keep one state, at etcd or by an operator's file.
 //!
 //! Invariant: each verb can be repeated.
 
@@ -25,7 +25,14 @@ pub fn run(verb: &GroupVerb) -> Result<(), Failure> {
             say(membership, &GroupCommand::Init { group, protocol, lease_ms: *lease_ms, members })
         }
         GroupVerb::Status { membership } => say(membership, &GroupCommand::Status),
-        GroupVerb::Add { membership, id, wait } => wait_for(membership, *id, Duration::from_secs(*wait)),
+        GroupVerb::Add { membership, id, at, has_state, .. } if membership.starts_with("static:") => {
+            let at = at.map(|at| (at.peers, at.clients));
+            say(membership, &GroupCommand::Add { id: *id, at, has_state: *has_state })
+        }
+        GroupVerb::Add { at: Some(_), .. } | GroupVerb::Add { has_state: true, .. } => Err(Failure::usage(
+            "--at and --has-state are for a file: at etcd a member says itself where it is, and what it has",
+        )),
+        GroupVerb::Add { membership, id, wait, .. } => wait_for(membership, *id, Duration::from_secs(*wait)),
         GroupVerb::Remove { membership, id } => say(membership, &GroupCommand::Remove { id: *id }),
         GroupVerb::View { membership } => say(membership, &GroupCommand::View),
     }
@@ -42,17 +49,24 @@ fn say(membership: &str, command: &GroupCommand) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a status says of a member.
+fn line_of(status: &str, id: u8) -> String {
+    let line = status.lines().map(str::trim).find(|line| line.starts_with(&format!("member {id}: ")));
+    let nobody = || format!("member {id}: not there: start scot kv --group … --member {id}");
+    line.map_or_else(nobody, str::to_owned)
+}
+
 /// Asks again and again, and says what has changed.
 fn wait_for(membership: &str, id: u8, limit: Duration) -> Result<(), Failure> {
     let (begin, of_member) = (Instant::now(), format!("member {id}: "));
     let mut said = String::new();
     loop {
-        let status = ask(membership, &GroupCommand::Status)?;
-        let line = status.lines().map(str::trim).find(|line| line.starts_with(&of_member));
-        let line = line.map_or_else(
-            || format!("{of_member}not there: start scot kv --group … --member {id}"),
-            str::to_owned,
-        );
+        let line = match ask(membership, &GroupCommand::Status) {
+            Ok(status) => line_of(&status, id),
+            // It may answer again in time.
+            Err(failure) if failure.to_string().contains("etcd does not answer") => failure.to_string(),
+            Err(failure) => return Err(failure),
+        };
         if line != said {
             out::line(format_args!("{line}"));
             said.clone_from(&line);

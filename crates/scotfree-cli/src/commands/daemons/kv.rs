@@ -15,6 +15,7 @@ use scotfree_core::DeviceId;
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_io::Waker;
 use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
 use scotfree_resp::codec::write_error;
 use scotfree_resp::payload::{write_response, ResponseFlags};
@@ -24,6 +25,7 @@ use scotfree_rpc::{
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Of a write-ahead file, unless another size is named.
 const LOG: Size = Size(128 << 20);
@@ -70,7 +72,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     service.tell(move |line| teller.say(line));
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let shared = SharedKey::from(key.clone());
-    let service = grouped(&plan, service, &recovery, &key, &messages)?;
+    let read_again = waker()?;
+    let service = grouped(&plan, service, &recovery, &key, &messages, &read_again)?;
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     say_excluded(&messages, &plan.excluded);
@@ -79,8 +82,16 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     runtime.follow_key(shared.clone());
     let in_force = InForce::of(&settings.kv).and(&settings.cluster);
     let excluded = settings.kv.exclude.clone();
-    let mut reload =
-        Reload { sources, in_force, excluded, messages: messages.clone(), exclusions, key: shared };
+    let messages_of_reload = messages.clone();
+    let mut reload = Reload {
+        sources,
+        in_force,
+        excluded,
+        messages: messages_of_reload,
+        exclusions,
+        key: shared,
+        read_again,
+    };
     let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
         Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
@@ -100,10 +111,13 @@ struct Reload {
     messages: Messages,
     exclusions: Exclusions,
     key: SharedKey,
+    /// The member, if the server is one, reads its membership again when this is woken.
+    read_again: Arc<Waker>,
 }
 
 impl Reload {
     fn run(&mut self) {
+        self.read_again.wake();
         let is_right = |new: &Config| -> Result<ClusterKey, Failure> {
             let key = cluster_key(&new.cluster)?;
             check(&new.kv).map_err(|failure| self.sources.placed("kv", failure))?;
@@ -191,6 +205,7 @@ fn grouped(
     recovery: &KvRecovery,
     key: &ClusterKey,
     messages: &Messages,
+    read_again: &Arc<Waker>,
 ) -> Result<Box<dyn Service>, Failure> {
     let Some(group) = &plan.group else { return Ok(Box::new(service)) };
     let of_protocol = |maker: &&scotfree_rpc::GroupMaker| maker.protocols.contains(&group.protocol.as_str());
@@ -217,10 +232,15 @@ fn grouped(
         is_stored_first: group.is_stored_first,
         kept,
         drift_ppm_max: DRIFT_PPM_MAX,
+        read_again: Arc::clone(read_again),
         decline,
     };
     (maker.member)(member, Box::new(service), Box::new(move |line| teller.say(line)))
         .map_err(Failure::environment)
+}
+
+fn waker() -> Result<Arc<Waker>, Failure> {
+    Waker::new().map(Arc::new).map_err(|error| Failure::tried("make a waker", &error, "see ulimit -n"))
 }
 
 /// A number for this life of a member. Views compare lives for being the same, never for which came first; so it is
