@@ -3,6 +3,8 @@
 
 #[path = "groups/by_file.rs"]
 mod by_file;
+#[path = "groups/trouble.rs"]
+mod trouble;
 
 use rustix::process::{kill_process, Pid, Signal};
 use scotfree_core::Nanos;

@@ -126,6 +126,10 @@ impl<S: Handler + ?Sized> Handler for Box<S> {
         (**self).write_metrics(text);
     }
 
+    fn not_serving(&self) -> Option<&'static str> {
+        (**self).not_serving()
+    }
+
     fn broken(&self) -> Option<String> {
         (**self).broken()
     }

@@ -211,7 +211,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         match (self.draining, self.machine.is_serving()) {
             (true, _) => Health::NotServing("draining"),
             (false, false) => Health::NotServing("recovering: waiting for the devices"),
-            (false, true) => Health::Serving,
+            (false, true) => self.service.not_serving().map_or(Health::Serving, Health::NotServing),
         }
     }
 

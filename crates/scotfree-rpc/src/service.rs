@@ -81,6 +81,11 @@ pub trait Handler {
     /// Appends what an operator wants to know of it.
     fn write_metrics(&self, _text: &mut MetricsText) {}
 
+    /// Why it executes nothing at present, if so: what `/healthz` says.
+    fn not_serving(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why it can go on no longer, if so: its storage broke. The loop ends with this error, and nothing
     /// more is answered.
     fn broken(&self) -> Option<String> {

@@ -398,6 +398,14 @@ impl Handler for ReplicatedService {
         }
     }
 
+    fn not_serving(&self) -> Option<&'static str> {
+        match self.parts.machine.is_serving(now_boottime()) {
+            Ok(()) => None,
+            Err(Decline::NoLease) => Some("this member's lease is over, or it has none yet"),
+            Err(_) => Some("this member is in no view of its group"),
+        }
+    }
+
     fn broken(&self) -> Option<String> {
         self.broken.clone().or_else(|| self.inner().broken())
     }
