@@ -8,7 +8,7 @@ use remedy_replicate::{MemberId, Standing};
 use remedy_replicate_membership::{init, remove, status, view, Done, Endpoint, Group, MembershipEvent};
 use scotfree_core::Nanos;
 use scotfree_io::now_boottime;
-use support::{group, Etcd, Watched, LEASE};
+use support::{group, Etcd, Slow, Watched, LEASE};
 
 /// How much longer than a lease a silent member may still be in the view: etcd looks each half second for leases
 /// that are over.
@@ -110,6 +110,32 @@ fn while_etcd_is_silent_leases_end_and_they_come_back_by_themselves() {
         member.wait_until_serving();
         assert_eq!(member.view.as_ref().unwrap().epoch, 1);
     }
+}
+
+#[test]
+fn a_slow_etcd_is_borne_and_one_that_is_too_slow_ends_the_lease() {
+    let Some(etcd) = Etcd::start() else { return };
+    let slow = Slow::before(etcd.port());
+    let endpoint = slow.endpoint("slow");
+    let lease = Nanos::from_secs(3);
+    let members = group().members[..1].to_vec();
+    init(&endpoint, &Group { lease_ms: 3_000, members, ..group() }).unwrap();
+    let mut member = Watched::start(&endpoint, 1, 1, 0);
+    member.wait_until_serving();
+    let first_end = member.until;
+    slow.set_delay(Nanos::from_millis(100));
+    member.wait_until("its lease to be prolonged again and again", |member| {
+        assert!(member.is_serving(), "{:?}", member.texts);
+        member.until > first_end.plus(lease)
+    });
+
+    slow.set_delay(Nanos(lease.0 / 2));
+    member.wait_for_text("etcd has not answered");
+    member.wait_for_text("the lease is over");
+    assert!(!member.is_serving());
+    slow.set_delay(Nanos(0));
+    member.wait_until_serving();
+    assert_eq!(member.view.as_ref().unwrap().epoch, 1, "nobody else could go on");
 }
 
 #[test]

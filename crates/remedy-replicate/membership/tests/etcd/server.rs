@@ -36,6 +36,10 @@ impl Etcd {
         Endpoint::parse(&format!("etcd:http://127.0.0.1:{}/scotfree/{group}", self.clients)).unwrap()
     }
 
+    pub fn port(&self) -> u16 {
+        self.clients
+    }
+
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }

@@ -3,9 +3,11 @@
 //! Invariant: the etcd ends with its test, however that ends.
 
 mod server;
+mod slow;
 mod watched;
 
 pub use server::Etcd;
+pub use slow::Slow;
 pub use watched::Watched;
 
 use remedy_replicate_membership::{Group, Listed};
