@@ -1,8 +1,8 @@
 //! The service as a member of a replicated group: its state, which is written only in the group's order or by the
 //! versions of its keys.
 //!
-//! Invariant: what a write does, its answer, its place, and its session's position lie in one record. A write of no
-//! group ends the membership (see `Kept::leave_group`): no member goes on with a state that is not the group's.
+//! Invariant: what a write does, its answer and its place lie in one record; its session's position moves when the group
+//! says that it is stable, and no sooner. A write of no group ends the membership (see `Kept::leave_group`): no member goes on with a state that is not the group's.
 
 use crate::op::{Op, Part, Place};
 use crate::request::is_early;
@@ -36,9 +36,8 @@ impl<D: PersistenceDomain> State for KvService<D> {
         let changed = self.execute_in_group(placed.op);
         let begin = reply.len();
         let is_refused = self.respond(reply);
-        let session = placed.session.filter(|(session, seq)| self.kept.is_forward(*session, *seq));
-        self.keep_late_error_of(session, placed.op);
-        let place = Place { session, ..Place::from(placed) };
+        self.keep_late_error_of(placed.session, placed.op);
+        let place = Place { session: None, ..Place::from(placed) };
         let answer = &reply[begin..];
         self.kept.take(&place, answer);
         let number = self.note_write(&if changed {
@@ -102,8 +101,7 @@ impl<D: PersistenceDomain> State for KvService<D> {
     }
 
     fn install(&mut self, installed: &Installed<'_>) -> Applied {
-        let session = installed.session.filter(|(session, seq)| self.kept.is_forward(*session, *seq));
-        let installed = Installed { session, ..*installed };
+        let installed = Installed { session: None, ..*installed };
         if self.kept.install(&installed).is_none() {
             return Applied { number: self.write_count, is_refused: true };
         }

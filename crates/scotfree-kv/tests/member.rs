@@ -154,6 +154,7 @@ fn a_snapshot_of_one_member_is_the_state_of_another_also_after_a_restart() {
     let mut other = Driver::new(open(&storage, &options(1 << 20)).unwrap().0);
     other.start_session(1);
     write(&mut other, 1, Some((SessionId(1), SeqNum(4))), "SET old value");
+    other.service.take_place(SessionId(1), SeqNum(4));
     let before = state(&other);
     for length in 0..stream.len() {
         assert!(other.service.read_snapshot(&stream[..length]).is_err());
@@ -354,6 +355,8 @@ fn positions_go_forward_and_a_session_that_is_gone_is_none() {
     write(&mut member, 1, Some((SessionId(1), SeqNum(5))), "INCR n");
     write(&mut member, 2, Some((SessionId(1), SeqNum(5))), "INCR n");
     write(&mut member, 3, Some((SessionId(9), SeqNum(1))), "INCR n");
+    let unmoved = Positions::from([(SessionId(1), SeqNum(0))]);
+    assert_eq!(state(&member).1, unmoved, "what was applied may be lost by all");
     assert_eq!(member.service.take_place(SessionId(1), SeqNum(7)).number, 4);
     assert_eq!(member.service.take_place(SessionId(1), SeqNum(6)).number, 4, "already behind");
     assert_eq!(member.service.take_place(SessionId(9), SeqNum(1)).number, 4);

@@ -38,6 +38,10 @@ pub struct GroupPlan {
     pub key: ClusterKey,
     /// Whether a write is answered only when every member's storage has it, or when their memory does.
     pub is_stored_first: bool,
+    /// Whether a device before it acknowledges writes: then what this member is given is not declined for a while.
+    pub is_behind_device: bool,
+    /// Sessions of its earlier lives that go on.
+    pub sessions: Vec<RecoveredSession>,
     /// Where this member keeps which history of the group it has.
     pub kept: PathBuf,
     /// By how much clocks go wrong at most, in parts of a million.

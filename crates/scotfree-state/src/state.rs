@@ -103,8 +103,8 @@ pub trait State {
     /// the answer. Marks grow by one.
     fn apply(&mut self, placed: &Placed<'_>, reply: &mut Vec<u8>) -> Applied;
 
-    /// A request of a session took its place without a write: its answer was known, or it was no write. The session's
-    /// position is stored; a place that it has left behind, or a session that is gone, changes nothing.
+    /// All requests of a session up to this place are stable in the group, or were no writes. The session's position is
+    /// stored, which nothing else moves; a place that it has left behind, or a session that is gone, changes nothing.
     fn take_place(&mut self, session: SessionId, seq: SeqNum) -> Applied;
 
     /// The last place that was applied, as storage had it when the state was opened or since.

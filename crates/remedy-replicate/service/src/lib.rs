@@ -8,8 +8,11 @@ mod any_life;
 mod commands;
 mod kept;
 mod maker;
+mod owed;
 mod peers;
 mod service;
+#[cfg(test)]
+mod tests;
 mod tickets;
 
 pub use maker::MAKER;

@@ -28,7 +28,7 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
     let peers = Peers::bind(plan.peers)
         .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
     // Data that no group has written is of no history, whatever was kept beside it.
-    let lineage = kept.lineage().filter(|_| inner.mark().0 > 0 || plan.protocol == "hermes");
+    let lineage = kept.lineage().filter(|_| inner.progress() > 0);
     let membership = membership(&plan, &inner, lineage)?;
     let config = MemberConfig {
         group: group_of(&plan, &inner),
@@ -43,7 +43,7 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         planted: Planted::default(),
     };
     let machine = machine(&plan.protocol, config, inner)?;
-    let (id, boot, is_stored_first, decline) = (plan.id, plan.boot, plan.is_stored_first, plan.decline);
+    let (id, boot, decline) = (plan.id, plan.boot, plan.decline);
     Ok(Box::new(ReplicatedService::new(Parts {
         machine,
         membership,
@@ -51,7 +51,8 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         kept,
         id,
         boot,
-        is_stored_first,
+        is_behind_device: plan.is_behind_device,
+        sessions: plan.sessions,
         decline,
         say,
     })))
@@ -96,7 +97,7 @@ fn membership(plan: &GroupPlan, inner: &Inner, founded: Option<u64>) -> Result<B
                 endpoint: Endpoint::parse(&plan.membership)?,
                 protocol: plan.protocol.clone(),
                 drift_ppm_max: plan.drift_ppm_max,
-                applied: inner.mark().0,
+                applied: inner.progress(),
                 founded,
                 // Each time leaves a revision at etcd.
                 progress_every: Nanos::from_secs(60),

@@ -1,23 +1,29 @@
 //! The service: requests go into the machine, answers come out of it.
 //!
-//! Invariant: what is answered is what the machine answered; a write that is answered has its place stored with it.
+//! Invariant: what is answered is what the machine answered. With a device before this member no write is declined for
+//! what is true for a while only, and the device is told that one is stable when its place is stored here, too: what it
+//! holds when the member comes back lies behind that place.
 
 use crate::any_life::{refusal, Known};
 use crate::kept::Kept;
+use crate::owed::{Owed, OwedWrite};
 use crate::peers::Peers;
 use crate::tickets::{Held, Tickets};
 use remedy_replicate::{Decline, Replica, ReplicaOwn, Write};
 use remedy_replicate_membership::{Membership, MembershipEvent};
-use scotfree_core::{Effect, Effects, Nanos, SeqNum, SessionId};
-use scotfree_io::{monotonic_at, now_boottime};
+use scotfree_core::{Effect, Effects, Nanos, SessionId};
+use scotfree_io::{monotonic_at, now_boottime, now_monotonic};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Report, Say, Service, StatefulService, Watch};
 use scotfree_session::{RecoveredSession, RequestKind};
 use scotfree_state::State;
 use scotfree_wire::Identity;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bursts of datagrams between members that are taken before others have their turn.
 const BURSTS_PER_POLL_MAX: usize = 8;
+/// When a write that is owed is submitted again at the latest.
+const SUBMIT_AGAIN: Nanos = Nanos::from_millis(20);
 
 /// What is replicated.
 pub type Inner = Box<dyn StatefulService>;
@@ -30,7 +36,9 @@ pub(crate) struct Parts {
     pub(crate) kept: Kept,
     pub(crate) id: u8,
     pub(crate) boot: u32,
-    pub(crate) is_stored_first: bool,
+    pub(crate) is_behind_device: bool,
+    /// Sessions of an earlier life, which go on.
+    pub(crate) sessions: Vec<RecoveredSession>,
     pub(crate) decline: fn(&str) -> Vec<u8>,
     pub(crate) say: Say,
 }
@@ -43,9 +51,12 @@ pub struct ReplicatedService {
     effects: Effects<ReplicaOwn>,
     processed: usize,
     tickets: Tickets,
+    owed: Owed,
+    /// So many writes have to be stored before all up to this ticket is told to be stable.
+    settled: VecDeque<(u64, u64)>,
+    /// By what the sessions here are known to the group.
+    names: BTreeMap<SessionId, [u8; 16]>,
     inner_replies: Replies,
-    /// How many places were noted since storage was last given what was written.
-    places_taken: usize,
     events: Vec<MembershipEvent>,
     /// The request that is being executed at this moment.
     executing: Option<u64>,
@@ -57,12 +68,14 @@ impl ReplicatedService {
     pub(crate) fn new(parts: Parts) -> ReplicatedService {
         ReplicatedService {
             epoch_before: parts.kept.epoch(),
+            names: parts.sessions.iter().map(|record| (record.session, name_of(record))).collect(),
             parts,
             effects: Effects::new(),
             processed: 0,
             tickets: Tickets::default(),
+            owed: Owed::default(),
+            settled: VecDeque::new(),
             inner_replies: Replies::new(),
-            places_taken: 0,
             events: Vec::new(),
             executing: None,
             broken: None,
@@ -78,10 +91,13 @@ impl ReplicatedService {
         self.parts.machine.state_mut()
     }
 
-    /// A request without an identity has that of its session here: sessions belong to one member.
+    /// A request without an identity has that of its session, which is the same in all lives of this member.
     fn identity_of(&self, request: &Execution<'_>) -> Identity {
-        let Parts { id, boot, .. } = self.parts;
-        request.identity.unwrap_or_else(|| of_session(id, boot, request.session, request.seq))
+        request.identity.unwrap_or_else(|| {
+            let client = self.names.get(&request.session).copied().unwrap_or_default();
+            let home = u64::from(self.parts.id) << 56 | u64::from(self.parts.boot as u16) << 40;
+            Identity { client, number: home | request.seq.0 }
+        })
     }
 
     fn begin_read(&mut self, now: Nanos, ticket: u64, op: &[u8]) {
@@ -105,8 +121,7 @@ impl ReplicatedService {
     fn on_own(&mut self, now: Nanos, own: ReplicaOwn, replies: &mut Replies) {
         match own {
             ReplicaOwn::Answer { ticket, reply, is_refused } => {
-                let after = self.take_place(ticket);
-                self.tickets.answer(ticket, self.effects.bytes(reply), is_refused, after);
+                self.tickets.answer(ticket, self.effects.bytes(reply), is_refused);
                 self.release(now, ticket);
             }
             ReplicaOwn::Decline { ticket, why } => self.decline(now, ticket, why, replies),
@@ -119,33 +134,27 @@ impl ReplicatedService {
     /// A request is not executed. A write that had been taken already may be executed still: its session ends without
     /// an answer, and whoever sends it again elsewhere says the same identity.
     fn decline(&mut self, now: Nanos, ticket: u64, why: Decline, replies: &mut Replies) {
+        let is_owed = self.owed.has(ticket);
+        if is_owed && is_for_a_while(why) {
+            return self.owed.turn_away(ticket);
+        }
         let is_write = self.tickets.get(ticket).is_some_and(|ticket| ticket.seq.is_some());
-        if is_write && self.executing != Some(ticket) {
+        if is_write && !is_owed && self.executing != Some(ticket) {
             return self.lose(now, ticket, replies);
         }
         let bytes = (self.parts.decline)(&format!("{} {why}", code_of(why)));
-        let after = self.take_place(ticket);
-        self.tickets.answer(ticket, &bytes, true, after);
+        self.tickets.answer(ticket, &bytes, true);
         self.tickets.settle(ticket);
         self.release(now, ticket);
     }
 
     fn lose(&mut self, now: Nanos, ticket: u64, replies: &mut Replies) {
+        if self.owed.has(ticket) {
+            return self.owed.turn_away(ticket);
+        }
         self.release(now, ticket);
         if let Some(lost) = self.tickets.forget(ticket) {
             replies.fail_session(lost.session);
-        }
-    }
-
-    /// Stores the place of a write that has its answer; so many writes have to be stored for that.
-    fn take_place(&mut self, ticket: u64) -> u64 {
-        let write = self.tickets.get(ticket).and_then(|ticket| Some((ticket.session, ticket.seq?)));
-        self.places_taken += usize::from(write.is_some());
-        let number = write.map_or(0, |(session, seq)| self.inner_mut().take_place(session, seq).number);
-        if self.parts.is_stored_first {
-            number
-        } else {
-            0
         }
     }
 
@@ -238,23 +247,72 @@ impl ReplicatedService {
         // Other members go on while this one stores.
         self.send(now)?;
         self.store(now, wants_stable, replies);
+        self.submit_owed(now, replies);
         self.send(now)?;
-        let stored = self.inner().stable();
-        self.tickets.tell(stored, replies);
-        self.parts.membership.tell_progress(self.inner().mark().0);
+        self.tell(wants_stable, replies);
+        self.parts.membership.tell_progress(self.inner().progress());
         Ok(())
     }
 
-    /// What was written goes into storage, and what is in it by now counts; the places of writes that are answered
-    /// thereby go with it: nothing else may come that would take them along.
+    /// What was written goes into storage, and what is in it by now counts.
     fn store(&mut self, now: Nanos, wants_stable: bool, replies: &mut Replies) {
         self.poll_inner(wants_stable, replies);
         self.parts.machine.on_stored(now, &mut self.effects);
-        self.places_taken = 0;
         self.absorb(now, replies);
-        if self.places_taken > 0 {
+    }
+
+    /// Answers leave when they are stable everywhere; that they are is told when their places are stored here.
+    fn tell(&mut self, wants_stable: bool, replies: &mut Replies) {
+        if let Some(through) = self.tickets.tell(replies) {
+            let after = self.take_places(through, wants_stable, replies);
+            self.settled.push_back((after, through));
+        }
+        let stored = self.inner().stable();
+        while let Some((_, through)) = self.settled.front().copied().filter(|(after, _)| *after <= stored) {
+            self.settled.pop_front();
+            replies.stable(through);
+        }
+    }
+
+    /// The places of owed writes up to this ticket go into storage at once: nothing else may come that would take them
+    /// along. So many writes have to be stored for that.
+    fn take_places(&mut self, through: u64, wants_stable: bool, replies: &mut Replies) -> u64 {
+        let mut after = 0;
+        for (session, seq) in self.owed.settle(through) {
+            after = self.inner_mut().take_place(session, seq).number;
+        }
+        if after > 0 {
             self.poll_inner(wants_stable, replies);
         }
+        after
+    }
+
+    // ---- writes that are owed
+
+    /// Submits what waits, while this member serves and takes it.
+    fn submit_owed(&mut self, now: Nanos, replies: &mut Replies) {
+        while self.parts.machine.is_serving(now).is_ok() {
+            let Some((ticket, owed)) = self.owed.next() else { return };
+            let write = Write { ticket, identity: owed.identity, session: Some(owed.place), op: &owed.op };
+            self.parts.machine.write(now, &write, &mut self.effects);
+            self.owed.note_submitted(ticket);
+            self.absorb(now, replies);
+            if self.owed.next().is_some_and(|(next, _)| next == ticket) {
+                return;
+            }
+        }
+    }
+
+    fn begin_write(&mut self, now: Nanos, request: &Execution<'_>, replies: &mut Replies) {
+        let (ticket, identity) = (request.ticket, self.identity_of(request));
+        let place = (request.session, request.seq);
+        self.tickets.begin(ticket, request.session, Some(request.seq));
+        if self.parts.is_behind_device {
+            self.owed.begin(ticket, OwedWrite { identity, place, op: request.payload.into() });
+            return self.submit_owed(now, replies);
+        }
+        let write = Write { ticket, identity, session: Some(place), op: request.payload };
+        self.parts.machine.write(now, &write, &mut self.effects);
     }
 
     /// The service within stores; of what it reports only sessions are for the server.
@@ -265,16 +323,6 @@ impl ReplicatedService {
         inner.clear();
         self.inner_replies = inner;
     }
-}
-
-/// A session's name repeats when a member begins with a new log, so its life is part of the client: what the group
-/// remembers of the earlier session must not answer the later one.
-fn of_session(id: u8, boot: u32, session: SessionId, seq: SeqNum) -> Identity {
-    let mut client = *b"ses.BOOTSESSION.";
-    client[3] = id;
-    client[4..8].copy_from_slice(&boot.to_le_bytes());
-    client[8..].copy_from_slice(&session.0.to_le_bytes());
-    Identity { client, number: u64::from(id) << 56 | u64::from(boot as u16) << 40 | seq.0 }
 }
 
 fn pass_on_sessions(inner: &Replies, replies: &mut Replies) {
@@ -293,6 +341,23 @@ fn pass_on_sessions(inner: &Replies, replies: &mut Replies) {
             | Report::StableAsAnswered => {}
         }
     }
+}
+
+/// Whether the same request may be taken later.
+fn is_for_a_while(why: Decline) -> bool {
+    match why {
+        Decline::NoView | Decline::NoLease | Decline::Busy | Decline::NoRoom | Decline::Contended => true,
+        Decline::Forgotten | Decline::SeveralKeys | Decline::TooLarge => false,
+    }
+}
+
+/// By what a session is known to the group: what its server drew for it, which no other life of a member, and no member
+/// with an empty log, draws again; and its number.
+fn name_of(record: &RecoveredSession) -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&record.server_nonce[8..]);
+    name[8..].copy_from_slice(&record.session.0.to_le_bytes());
+    name
 }
 
 /// The word by which a client knows what to do: go elsewhere, wait, or give up.
@@ -315,11 +380,7 @@ impl Handler for ReplicatedService {
                 self.begin_read(now, request.ticket, request.payload);
             }
         } else {
-            self.tickets.begin(request.ticket, session, Some(request.seq));
-            let identity = self.identity_of(request);
-            let place: Option<(SessionId, SeqNum)> = Some((session, request.seq));
-            let write = Write { ticket: request.ticket, identity, session: place, op: request.payload };
-            self.parts.machine.write(now, &write, &mut self.effects);
+            self.begin_write(now, request, replies);
         }
         self.executing = Some(request.ticket);
         self.absorb(now, replies);
@@ -348,7 +409,8 @@ impl Handler for ReplicatedService {
 
     fn next_poll(&self) -> Option<Nanos> {
         let timer = self.parts.machine.next_timer().map(monotonic_at);
-        [self.inner().next_poll(), timer].into_iter().flatten().min()
+        let owed = self.owed.is_waiting().then(|| now_monotonic().plus(SUBMIT_AGAIN));
+        [self.inner().next_poll(), timer, owed].into_iter().flatten().min()
     }
 
     fn write_metrics(&self, text: &mut MetricsText) {
@@ -413,10 +475,12 @@ impl Handler for ReplicatedService {
 
 impl Service for ReplicatedService {
     fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
+        self.names.insert(record.session, name_of(record));
         self.inner_mut().record_session(record, replies);
     }
 
     fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        self.names.remove(&session);
         self.inner_mut().delete_session(session, replies);
     }
 
@@ -429,27 +493,5 @@ impl Service for ReplicatedService {
 impl Drop for ReplicatedService {
     fn drop(&mut self) {
         self.parts.membership.leave();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use scotfree_state::request_of;
-
-    #[test]
-    fn a_session_of_one_life_is_not_that_of_another_whose_log_was_replaced() {
-        let request =
-            |id, boot, session, seq| request_of(&of_session(id, boot, SessionId(session), SeqNum(seq)));
-        let (first, later) = (0x0001_0007, 0x0002_0007);
-        assert_eq!(request(3, first, 1 << 32 | 1, 5), request(3, first, 1 << 32 | 1, 5));
-        for other in [
-            request(3, later, 1 << 32 | 1, 5),
-            request(2, first, 1 << 32 | 1, 5),
-            request(3, first, 1 << 32 | 2, 5),
-            request(3, first, 1 << 32 | 1, 6),
-        ] {
-            assert_ne!(request(3, first, 1 << 32 | 1, 5), other);
-        }
     }
 }

@@ -15,8 +15,6 @@ pub(crate) struct Ticket {
     pub(crate) seq: Option<SeqNum>,
     answer: Option<Answer>,
     is_stable: bool,
-    /// So many writes must be stored here before it is stable.
-    after: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +34,7 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     begun: BTreeMap<u64, Ticket>,
-    /// Those that have an answer and are stable but for this member's storage.
+    /// Those that have an answer and are stable.
     due: BTreeSet<u64>,
     last: u64,
     told: u64,
@@ -51,7 +49,7 @@ impl Tickets {
         if seq.is_some() {
             self.writes.entry(session).or_default().insert(ticket);
         }
-        self.begun.insert(ticket, Ticket { session, seq, answer: None, is_stable: false, after: 0 });
+        self.begun.insert(ticket, Ticket { session, seq, answer: None, is_stable: false });
     }
 
     /// Whether a read of this session must wait: its own writes come first.
@@ -63,11 +61,10 @@ impl Tickets {
         self.held.entry(session).or_default().push_back(held);
     }
 
-    /// A request has its answer, which leaves when it is stable and so many writes are stored here.
-    pub(crate) fn answer(&mut self, ticket: u64, bytes: &[u8], is_refused: bool, after: u64) {
+    /// A request has its answer, which leaves when it is stable.
+    pub(crate) fn answer(&mut self, ticket: u64, bytes: &[u8], is_refused: bool) {
         let Some(begun) = self.begun.get_mut(&ticket) else { return };
         begun.answer = Some(Answer { bytes: bytes.to_vec(), is_refused });
-        begun.after = after;
         self.note_due(ticket);
     }
 
@@ -111,22 +108,18 @@ impl Tickets {
         self.begun.get(&ticket)
     }
 
-    /// Lets out what is stable, given that so many writes are stored here, and tells how far all are.
-    pub(crate) fn tell(&mut self, stored: u64, replies: &mut Replies) {
-        let begun = &mut self.begun;
-        self.due.retain(|ticket| {
-            let is_due = begun.get(ticket).is_some_and(|due| due.after <= stored);
-            let due = if is_due { begun.remove(ticket) } else { None };
+    /// Lets out what is stable; how far all requests are, if that is news.
+    pub(crate) fn tell(&mut self, replies: &mut Replies) -> Option<u64> {
+        for ticket in std::mem::take(&mut self.due) {
+            let due = self.begun.remove(&ticket);
             if let Some(Answer { bytes, is_refused }) = due.and_then(|due| due.answer) {
-                replies.reply(*ticket, is_refused, |out| out.extend_from_slice(&bytes));
+                replies.reply(ticket, is_refused, |out| out.extend_from_slice(&bytes));
             }
-            !is_due
-        });
-        let through = self.begun.keys().next().map_or(self.last, |first| first - 1);
-        if through > self.told {
-            self.told = through;
-            replies.stable(through);
         }
+        let through = self.begun.keys().next().map_or(self.last, |first| first - 1);
+        let is_news = through > self.told;
+        self.told = self.told.max(through);
+        is_news.then_some(through)
     }
 }
 
@@ -143,22 +136,20 @@ mod tests {
         let mut tickets = Tickets::default();
         let mut replies = Replies::new();
         (1..=3).for_each(|ticket| tickets.begin(ticket, SessionId(1), None));
-        tickets.answer(2, b"two", false, 0);
-        tickets.tell(0, &mut replies);
+        tickets.answer(2, b"two", false);
+        assert_eq!(tickets.tell(&mut replies), None);
         assert!(replies.is_empty(), "it may be lost still");
         tickets.settle(2);
-        tickets.tell(0, &mut replies);
-        assert_eq!((answered(&replies), replies.stable_through()), (vec![2], None));
+        assert_eq!(tickets.tell(&mut replies), None);
+        assert_eq!(answered(&replies), [2]);
         tickets.settle(1);
-        tickets.answer(1, b"one", false, 0);
-        tickets.tell(0, &mut replies);
-        assert_eq!((answered(&replies), replies.stable_through()), (vec![2, 1], Some(2)));
-        tickets.answer(3, b"three", false, 7);
+        tickets.answer(1, b"one", false);
+        assert_eq!(tickets.tell(&mut replies), Some(2));
+        assert_eq!(answered(&replies), [2, 1]);
+        tickets.answer(3, b"three", false);
         tickets.settle(3);
-        tickets.tell(6, &mut replies);
-        assert_eq!(replies.stable_through(), Some(2), "its place is not stored");
-        tickets.tell(7, &mut replies);
-        assert_eq!((answered(&replies), replies.stable_through()), (vec![2, 1, 3], Some(3)));
+        assert_eq!(tickets.tell(&mut replies), Some(3));
+        assert_eq!(answered(&replies), [2, 1, 3]);
     }
 
     #[test]
@@ -183,11 +174,11 @@ mod tests {
         let mut tickets = Tickets::default();
         let mut replies = Replies::new();
         (1..=2).for_each(|ticket| tickets.begin(ticket, SessionId(1), None));
-        tickets.answer(1, b"one", false, 0);
+        tickets.answer(1, b"one", false);
         assert!(tickets.forget(1).is_some());
-        tickets.answer(2, b"two", false, 0);
+        tickets.answer(2, b"two", false);
         tickets.settle(2);
-        tickets.tell(0, &mut replies);
-        assert_eq!((answered(&replies), replies.stable_through()), (vec![2], Some(2)));
+        assert_eq!(tickets.tell(&mut replies), Some(2));
+        assert_eq!(answered(&replies), [2]);
     }
 }

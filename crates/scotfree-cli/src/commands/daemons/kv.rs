@@ -20,9 +20,10 @@ use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
 use scotfree_resp::codec::write_error;
 use scotfree_resp::payload::{write_response, ResponseFlags};
 use scotfree_rpc::{
-    Exclusions, GroupPlan, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, SharedKey,
+    Exclusions, GroupPlan, RecoveredSession, Replies, ServerConfig, ServerOptions, ServerRuntime, Service,
+    SharedKey,
 };
-use scotfree_wire::{ClusterKey, Nonce};
+use scotfree_wire::{ClusterKey, ExtensionSet, Nonce};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,12 +167,6 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
 
 fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
     let Some(name) = kv.group.clone() else { return Ok(None) };
-    if !kv.devices.is_empty() {
-        return Err(Failure::usage(
-            "a member of a group has no device before it: what a device replays needs a server that takes it at once. \
-             Leave out --device, or --group",
-        ));
-    }
     let protocol = kv.protocol.clone().unwrap_or_else(|| PROTOCOL.to_owned());
     let known = GROUPS.iter().any(|maker| maker.protocols.contains(&protocol.as_str()));
     if !known {
@@ -181,14 +176,40 @@ fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
             all.join(", ")
         )));
     }
+    let is_stored_first = kv.answer_when != Some(AnswerWhen::Memory);
+    if !kv.devices.is_empty() {
+        fits_devices(kv, &protocol, is_stored_first)?;
+    }
     Ok(Some(Group {
         name,
         id: required(kv.member.as_ref(), "kv", "member")?,
         protocol,
         membership: required(kv.membership.as_ref(), "kv", "membership")?,
         peers: required(kv.peers.as_ref(), "kv", "peers")?.0,
-        is_stored_first: kv.answer_when != Some(AnswerWhen::Memory),
+        is_stored_first,
     }))
+}
+
+/// A device forgets a write when its server says that it is stored, and gives them back in one order.
+fn fits_devices(kv: &Kv, protocol: &str, is_stored_first: bool) -> Result<(), Failure> {
+    if kv.cache_device.is_some() {
+        return Err(Failure::usage(
+            "a cache before a member does not see what clients of other members write: leave out --cache-device, or \
+             --group",
+        ));
+    }
+    if protocol == "hermes" {
+        return Err(Failure::usage(
+            "a group of the protocol hermes has no device before its members: it orders each key by itself, and what a \
+             device replays has one order. Leave out --device, or choose craq or chain",
+        ));
+    }
+    if !is_stored_first {
+        return Err(Failure::usage(
+            "a device forgets what its server says is stored: with --device, leave out --answer-when memory",
+        ));
+    }
+    Ok(())
 }
 
 /// A file with the log's name and more.
@@ -218,7 +239,8 @@ fn grouped(
             plan.log.display()
         )));
     }
-    let service = without_sessions(service, recovery);
+    let is_behind_device = !plan.devices.is_empty();
+    let service = if is_behind_device { service } else { without_sessions(service, recovery) };
     let teller = messages.clone();
     let member = GroupPlan {
         group: group.name.clone(),
@@ -230,6 +252,8 @@ fn grouped(
         boot: life()?,
         key: key.clone(),
         is_stored_first: group.is_stored_first,
+        is_behind_device,
+        sessions: sessions_of(plan, recovery).to_vec(),
         kept,
         drift_ppm_max: DRIFT_PPM_MAX,
         read_again: Arc::clone(read_again),
@@ -249,15 +273,24 @@ fn waker() -> Result<Arc<Waker>, Failure> {
 ///
 /// The numbers of requests have its lower 16 bits (those of `GroupClient` have the log's epoch instead), and two lives
 /// may share them: what is remembered of requests is found by the client's 16 bytes and the lower 40 bits. Of a session
-/// without identities the whole life is part of these 16 bytes: the session's own name begins anew with a new log.
+/// without identities the server's nonce is part of these 16 bytes: the session's own name begins anew with a new log.
 fn life() -> Result<u32, Failure> {
     let drawn =
         getrandom::u32().map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     Ok(drawn.max(1))
 }
 
-/// Sessions of an earlier life of a member are over: what they had under way may have been executed elsewhere, which
-/// only a request's identity tells.
+/// The sessions of an earlier life that go on: those of a member only if devices hold what they had under way.
+fn sessions_of<'a>(plan: &Plan, recovery: &'a KvRecovery) -> &'a [RecoveredSession] {
+    let ends = plan.group.is_some() && plan.devices.is_empty();
+    if ends {
+        &[]
+    } else {
+        &recovery.sessions
+    }
+}
+
+/// Forgets the sessions of an earlier life.
 fn without_sessions(mut service: KvService<DiskDomain>, recovery: &KvRecovery) -> KvService<DiskDomain> {
     let mut replies = Replies::new();
     for record in &recovery.sessions {
@@ -299,10 +332,13 @@ fn runtime(
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
-    let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
+    let mut config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
+    if plan.group.is_some() && !plan.devices.is_empty() {
+        // A device's log keeps no identities: what it gives back would be another request than what was sent elsewhere.
+        config.extensions = ExtensionSet::KEYS.with(ExtensionSet::OBJECT);
+    }
     let options = ServerOptions { spin: spin_of(kv.spin_us), ..ServerOptions::default() };
-    let sessions = if plan.group.is_some() { &[][..] } else { &recovery.sessions };
-    Ok(ServerRuntime::new(transport, service, config, sessions, options))
+    Ok(ServerRuntime::new(transport, service, config, sessions_of(plan, recovery), options))
 }
 
 fn describe(plan: &Plan, recovery: &KvRecovery, data_bytes_max: usize) -> String {
