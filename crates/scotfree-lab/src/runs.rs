@@ -25,6 +25,7 @@ mod disk_acks;
 mod disk_domain;
 #[cfg(feature = "xdp")]
 mod endpoints;
+mod group;
 mod hash_index;
 mod hostile_packets;
 mod idle;

@@ -198,7 +198,12 @@ impl<'a> Site<'a> {
 
     /// What the daemon of a role has counted, if it was told to say so.
     pub fn counts(&self, role: &str) -> Result<Counts, Trouble> {
-        self.run_worker(role, "metrics", &WorkerSpec::Metrics(MetricsSpec { address: METRICS }))
+        self.counts_at(role, METRICS)
+    }
+
+    /// What one of several programs of a role has counted, which says so at this address.
+    pub fn counts_at(&self, role: &str, address: SocketAddr) -> Result<Counts, Trouble> {
+        self.run_worker(role, "metrics", &WorkerSpec::Metrics(MetricsSpec { address }))
     }
 
     /// Starts writers behind a sidecar, to be judged by what is read back: two of lists, covered, and one
@@ -262,6 +267,25 @@ impl<'a> Site<'a> {
     }
 
     // ---- processes of scot
+
+    /// Starts a daemon with the cluster's key, or starts it again on the files that it left; whether it serves yet is
+    /// not waited for.
+    pub fn spawn_daemon(&self, role: &str, name: &str, words: &[&str]) -> Result<Process, Trouble> {
+        self.spawn_scot(role, name, self.words(words))
+    }
+
+    /// Runs a command of scot to its end, which must be a good one.
+    pub fn run_scot(&self, role: &str, name: &str, words: &[&str]) -> Result<(), Trouble> {
+        let process = self.spawn_scot(role, name, words.iter().map(OsString::from).collect())?;
+        match process.wait(PATIENCE) {
+            Some(status) if status.success() => Ok(()),
+            status => {
+                let problem = status.map_or("it does not end".to_owned(), |status| status.to_string());
+                let said = process.error_output();
+                Err(Trouble::new(format!("run scot {}", words.join(" ")), problem, said.trim()))
+            }
+        }
+    }
 
     fn words(&self, words: &[&str]) -> Vec<OsString> {
         let words = words.iter().map(OsString::from);

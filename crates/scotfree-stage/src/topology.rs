@@ -19,7 +19,7 @@ pub const PORTS_MAX: usize = 64;
 const PORT_NAME_BYTES_MAX: usize = 15;
 
 /// The topologies of the repository, for where it is not: name and text.
-const BUILT_IN: [(&str, &str); 14] = [
+const BUILT_IN: [(&str, &str); 15] = [
     ("chain2-replicas", include_str!("../../../lab/topologies/chain2-replicas.toml")),
     ("chain3", include_str!("../../../lab/topologies/chain3.toml")),
     ("chain3-peers", include_str!("../../../lab/topologies/chain3-peers.toml")),
@@ -34,6 +34,7 @@ const BUILT_IN: [(&str, &str); 14] = [
     ("one-device-apart", include_str!("../../../lab/topologies/one-device-apart.toml")),
     ("one-device-bad-wire", include_str!("../../../lab/topologies/one-device-bad-wire.toml")),
     ("one-device-server-apart", include_str!("../../../lab/topologies/one-device-server-apart.toml")),
+    ("one-host", include_str!("../../../lab/topologies/one-host.toml")),
 ];
 
 /// Hosts and cables; none of either by default.

@@ -9,8 +9,12 @@ pub mod calls;
 mod embedded;
 #[cfg(feature = "xdp")]
 pub mod endpoints;
+pub mod etcd_puts;
 pub mod fill;
 pub mod gets;
+pub mod group_history;
+pub mod group_resent;
+pub mod group_use;
 pub mod hostile;
 pub mod in_process;
 pub mod logging;
@@ -63,6 +67,14 @@ pub enum WorkerSpec {
     Transactions(transactions::TransactionsSpec),
     /// Read keys of a server, and say who has answered.
     Gets(gets::GetsSpec),
+    /// Read and write keys of a group, and measure each request.
+    GroupUse(group_use::GroupUseSpec),
+    /// Count and set keys of a group, and judge what was seen.
+    GroupHistory(group_history::GroupHistorySpec),
+    /// Send requests to several members of a group each.
+    GroupResent(group_resent::GroupResentSpec),
+    /// Put keys into an etcd, and measure each put.
+    EtcdPuts(etcd_puts::EtcdPutsSpec),
     /// Fill the logs of devices.
     Fill(fill::FillSpec),
     /// Read and write what others read and write too, and note what was seen.
@@ -112,6 +124,10 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::InProcess(spec) => in_process::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Gets(spec) => gets::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::GroupUse(spec) => group_use::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::GroupHistory(spec) => group_history::run(&spec).map(|report| print_report(&report)),
+        WorkerSpec::GroupResent(spec) => group_resent::run(&spec).map(|report| print_report(&report)),
+        WorkerSpec::EtcdPuts(spec) => etcd_puts::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Fill(spec) => fill::fill(&spec).map(|report| print_report(&report)),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
