@@ -28,8 +28,9 @@ struct Settings {
 }
 
 const CLIENTS: u64 = 4;
-const OPERATIONS_MAX: u64 = 1_500;
-const TIME_MS: u64 = 600;
+const OPERATIONS_MAX: u64 = 2_500;
+/// How long beyond the lease clients begin operations: until the group has gone on, and the victim is back.
+const TIME_BEYOND_LEASE_MS: u64 = 2_000;
 /// When the kill comes, at the latest.
 const CALM_MS_MAX: u64 = 300;
 /// How long what was killed stays dead: one half of the kills so long at most,
@@ -85,7 +86,7 @@ impl Play<'_, '_> {
             prefix: format!("round{round}:"),
             clients: CLIENTS,
             operations_max: OPERATIONS_MAX,
-            time_ms: TIME_MS,
+            time_ms: self.settings.lease_ms + TIME_BEYOND_LEASE_MS,
             seed: self.random.next(),
         };
         let clients = self.site.spawn_worker(HOST, "group-history", &WorkerSpec::GroupHistory(spec))?;

@@ -20,6 +20,8 @@ struct Settings {
     answer_when: String,
     outstanding: usize,
     time_ms: u64,
+    /// How long members look for events before they sleep; as they do by themselves if it is not said.
+    spin_us: Option<u64>,
 }
 
 const KEYS: u64 = 10_000;
@@ -28,9 +30,9 @@ const VALUE_BYTES: usize = 100;
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = context.site()?;
     context.measure_in_turns(|arm, repetition| {
-        let Settings { protocol, members, updates_percent, answer_when, outstanding, time_ms } =
+        let Settings { protocol, members, updates_percent, answer_when, outstanding, time_ms, spin_us } =
             settings_of(arm)?;
-        let group = GroupSettings { protocol, members, answer_when, spin_us: None };
+        let group = GroupSettings { protocol, members, answer_when, spin_us };
         let requests = Requests {
             updates_percent,
             outstanding,
