@@ -8,7 +8,7 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim sim-cache mutants fuzz fuzz-xdp conformance bench lab experiment plots redis-suite kernels doc claims package try-package
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim sim-cache mutants mutations fuzz fuzz-xdp conformance bench lab experiment plots redis-suite kernels doc claims package try-package
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ sim-cache: ## the cache in worlds: a role dies at each step, long histories: CAC
 
 mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sample): who notices?
 	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh
+
+mutations: ## make each known mistake in the protocols of groups (SEEDS=1000 of each world): who notices?
+	@SEEDS=$(if $(filter-out file default,$(origin SEEDS)),$(SEEDS),1000) scripts/mutations.sh
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_ASAN=1 FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh

@@ -34,6 +34,7 @@ export PATH="${study%/*}:$PATH"
 
 step "the scripts"
 python3 -m unittest -q --buffer scripts/test_scripts.py
+python3 -m unittest discover -q --buffer -s scripts -p 'test_mut*.py'
 
 step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"

@@ -9,6 +9,7 @@ mod edges;
 mod ignored;
 mod limits;
 mod modules;
+mod mutations;
 mod opening;
 mod plots;
 mod words;
@@ -131,6 +132,7 @@ fn check(files: &Files) -> Vec<Complaint> {
         edges::check,
         limits::check,
         modules::check,
+        mutations::check,
         ignored::check,
         clippy::check,
         plots::check,
