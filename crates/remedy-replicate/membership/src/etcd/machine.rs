@@ -369,6 +369,18 @@ impl Machine {
 
     /// etcd says that the lease is over: the sign of life is gone, and a view without this member may be written.
     fn lose_lease(&mut self, now: Nanos) {
+        if now < self.told_until {
+            // It could not be, if all went as it is assumed to go: what of it does not, only an operator finds out.
+            let early = seconds(self.told_until.since(now));
+            let ppm = self.drift_ppm_max;
+            self.trouble(
+                Topic::Other,
+                format!(
+                    "etcd has ended the lease {early} s before its time: its clock or this host's goes wrong by more than \
+                     {ppm} ppm, or its leader has changed, or somebody has revoked the lease"
+                ),
+            );
+        }
         self.held = None;
         self.next_held = None;
         self.step = None;

@@ -74,6 +74,28 @@ fn a_lease_is_counted_from_when_it_was_asked_for() {
 }
 
 #[test]
+fn a_lease_that_etcd_ends_before_its_time_is_told_of() {
+    let mut world = World::new(0, None);
+    world.troubled_until = Nanos(0);
+    while world.serving(MemberId(1)).is_none() {
+        world.step();
+    }
+    let machine = &mut world.members.get_mut(&MemberId(1)).unwrap().machine;
+    let due = machine.held.unwrap().keep_alive_due();
+    machine.open = None;
+    assert!(matches!(machine.next(due), Some(Request::KeepAlive { .. })));
+    machine.take_events();
+    machine.on_answer(due, Answer::KeptAlive { ttl_seconds: 0 });
+    let events = machine.take_events();
+    assert!(events.contains(&MembershipEvent::Lease { until: due }), "{events:?}");
+    let said = texts(&events);
+    assert!(
+        said.len() == 1 && said[0].contains("before its time") && said[0].contains("50000 ppm"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn without_answers_the_lease_ends_and_it_is_said_once() {
     let mut world = World::new(0, None);
     world.troubled_until = Nanos(0);
