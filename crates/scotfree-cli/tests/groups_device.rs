@@ -192,7 +192,7 @@ fn what_would_lose_an_acknowledged_write_is_refused_with_its_reason() {
 }
 
 #[test]
-fn what_a_device_has_acknowledged_for_a_dead_member_is_executed_once_when_it_is_back() {
+fn what_a_device_acknowledges_for_a_member_that_dies_is_executed_once_when_it_is_back() {
     let Some(mut site) = Site::up("t-group") else { return };
     let _etcd = site.start_etcd();
     site.make_group();
@@ -229,10 +229,26 @@ fn what_a_device_has_acknowledged_for_a_dead_member_is_executed_once_when_it_is_
     await_full(&first);
     let is_empty = wait_until(PATIENCE, || site.logged() == 0);
     assert!(is_empty, "some are left: {}", first.error_output());
+
+    // A client that lives goes on in its session.
+    let sidecar = site.start_sidecar("10.77.0.2");
+    site.history().write().expect("it writes");
+    let before = site.keys_acknowledged();
+    site.await_keys(before + AT_STAKE);
+    kill(&first);
+    let first = site.start_member(1);
+    await_full(&first);
+    let before = site.keys_acknowledged();
+    site.await_keys(before + AT_STAKE);
+    site.history().rest().expect("it stops");
+    let is_empty = wait_until(PATIENCE, || site.logged() == 0);
+    assert!(is_empty, "some are left: {}", first.error_output());
+    kill(&sidecar);
+
     for server in ["10.77.0.2", "10.77.0.2:51002", "10.77.0.2:51003"] {
         let sidecar = site.start_sidecar(server);
         let verdict = site.history().verify_all(PATIENCE).expect("it is read back");
-        assert!(verdict.is_good() && verdict.acked >= 2 * AT_STAKE, "{server}: {verdict}");
+        assert!(verdict.is_good() && verdict.acked >= 4 * AT_STAKE, "{server}: {verdict}");
         kill(&sidecar);
     }
 }
