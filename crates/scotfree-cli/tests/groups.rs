@@ -114,7 +114,9 @@ impl Group {
         let members = [1, 2, 3].map(|id| self.listed(id));
         let mut words = vec!["group", "init", &self.membership, "--name", "g", "--protocol", self.protocol];
         words.extend(more);
-        members.iter().for_each(|member| words.extend(["--member", member]));
+        for member in &members {
+            words.extend(["--member", member]);
+        }
         scot(&words)
     }
 

@@ -66,5 +66,7 @@ fn one_that_was_started_again_does_not_say_that_it_has_the_state_because_the_fil
 }
 
 fn hang_up(group: &Group, ids: &[u8]) {
-    ids.iter().for_each(|id| group.members[id].signal(Signal::HUP));
+    for id in ids {
+        group.members[id].signal(Signal::HUP);
+    }
 }
