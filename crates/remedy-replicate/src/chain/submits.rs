@@ -13,7 +13,7 @@ use crate::view::MemberId;
 use scotfree_core::{Effects, Nanos, SeqNum, SessionId};
 use scotfree_state::{request_of, Known, State};
 use scotfree_wire::Identity;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A write that waits here.
 #[derive(Debug, Clone, Hash)]
@@ -221,15 +221,30 @@ impl<S: State> Chain<S> {
     }
 
     /// What was ordered in a view that this member has been left out of may never be: whoever waits for it goes
-    /// elsewhere, or sends it again. What came behind it goes the same way, so that it does not overtake it.
+    /// elsewhere.
     fn give_up_displaced(&mut self, effects: &mut Effects<ReplicaOwn>) {
-        if self.desk.is_full() || self.desk.plants(Fault::SubmitsDropped) {
+        if self.desk.plants(Fault::SubmitsDropped) {
             return;
         }
-        self.submits.unordered.clear();
-        self.submits.retry.stop();
-        for waiting in std::mem::take(&mut self.submits.waiting).into_values() {
-            waiting.tickets.iter().for_each(|ticket| self.desk.decline(*ticket, Decline::NoView, effects));
+        let is_open = |waiting: &&Unordered| !waiting.is_settled;
+        let unordered: BTreeSet<([u8; 16], u64)> = self
+            .submits
+            .unordered
+            .iter()
+            .filter(is_open)
+            .map(|waiting| request_of(&waiting.identity))
+            .collect();
+        let is_displaced = |(client, number): &&([u8; 16], u64)| {
+            let identity = Identity { client: *client, number: *number };
+            !unordered.contains(&(*client, *number)) && self.log.place_of(&identity).is_none()
+        };
+        let displaced: Vec<([u8; 16], u64)> =
+            self.submits.waiting.keys().filter(is_displaced).copied().collect();
+        for request in displaced {
+            let Some(waiting) = self.submits.waiting.remove(&request) else { continue };
+            for ticket in waiting.tickets {
+                self.desk.decline(ticket, Decline::NoView, effects);
+            }
         }
     }
 
