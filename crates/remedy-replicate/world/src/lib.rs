@@ -28,6 +28,9 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
             Scenario::storm(seed, Protocol::Chain)
         }),
         ("craq", "CRAQ: every member answers reads", Scenario::craq),
+        ("craq-storm", "CRAQ in a group whose views change all the time", |seed| {
+            Scenario::storm(seed, Protocol::Craq)
+        }),
         ("hermes", "Hermes: every member answers reads and coordinates writes", Scenario::hermes),
         ("hermes-stated", "a Hermes group whose views an operator writes", |seed| {
             Scenario::stated(seed, Protocol::Hermes)

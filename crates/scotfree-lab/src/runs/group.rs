@@ -9,7 +9,6 @@ pub(super) mod kill_rounds;
 pub(super) mod reads;
 pub(super) mod redis_wait;
 pub(super) mod resent;
-pub(super) mod schedules;
 pub(super) mod shares;
 pub(super) mod unavailability;
 

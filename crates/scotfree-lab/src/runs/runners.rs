@@ -51,7 +51,6 @@ const RUNNERS: &[Runner] = &[
     timed("group-reads", super::group::reads::run),
     timed("group-redis-wait", super::group::redis_wait::run),
     untimed("group-resent", super::group::resent::run),
-    untimed("group-schedules", super::group::schedules::run),
     timed("group-shares", super::group::shares::run),
     untimed("group-unavailability", super::group::unavailability::run),
     untimed("hash-index", super::hash_index::run),
