@@ -45,6 +45,8 @@ pub struct JournalLimits {
     pub backlog_bytes_max: usize,
     /// How long the domain may refuse records before the journal gives up.
     pub full_time_max: Nanos,
+    /// How long ops wait for others to be handed over with; 0: not at all.
+    pub gather_time: Nanos,
 }
 
 /// Why a journal cannot be used.
@@ -83,7 +85,7 @@ pub struct Recovered {
 }
 
 /// Ops and snapshots in a domain.
-pub struct Journal<D> {
+pub struct Journal<D: PersistenceDomain> {
     domain: D,
     limits: JournalLimits,
     /// The number of the next op, and of the first that no durable snapshot contains.
@@ -103,6 +105,8 @@ pub struct Journal<D> {
     garbage: VecDeque<(Token, u64)>,
     completed: Vec<Token>,
     full_since: Option<Nanos>,
+    /// When the backlog is handed over, if it waits for company.
+    gathers_until: Option<Nanos>,
     snapshots_taken: u64,
 }
 
@@ -151,6 +155,7 @@ impl<D: PersistenceDomain> Journal<D> {
             garbage: found.garbage().collect(),
             completed: Vec::new(),
             full_since: None,
+            gathers_until: None,
             snapshots_taken: 0,
             domain,
         };
@@ -161,6 +166,9 @@ impl<D: PersistenceDomain> Journal<D> {
     pub fn append(&mut self, op: &Op<'_>) -> u64 {
         let mut record = self.spare.pop().unwrap_or_default();
         op.write(&mut record);
+        if self.backlog.is_empty() && self.limits.gather_time > Nanos(0) {
+            self.gathers_until = Some(now_monotonic().plus(self.limits.gather_time));
+        }
         let number = self.op_next;
         self.op_next += 1;
         self.op_bytes.push_back(cost(record.len()));
@@ -216,6 +224,10 @@ impl<D: PersistenceDomain> Journal<D> {
     /// Moves things along: hands the domain what it has room for, and takes its completions.
     pub fn pump(&mut self) -> Result<(), JournalError> {
         self.collect()?;
+        if self.is_gathering() {
+            return Ok(());
+        }
+        self.gathers_until = None;
         self.erase_some()?;
         match self.submit_all() {
             Ok(()) => self.full_since = None,
@@ -225,6 +237,20 @@ impl<D: PersistenceDomain> Journal<D> {
         self.collect()
     }
 
+    /// Writes what was handed over, where the domain leaves that to its owner: as late as possible.
+    pub fn write(&mut self) -> Result<(), JournalError> {
+        if self.domain.write_waiting() {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the backlog waits for company still; a long one does not.
+    fn is_gathering(&self) -> bool {
+        let is_early = self.gathers_until.is_some_and(|until| now_monotonic() < until);
+        is_early && self.backlog_bytes < self.limits.backlog_bytes_max / 8 && self.snapshot.is_none()
+    }
+
     /// When to pump again even if the domain reports nothing.
     pub fn next_pump(&self) -> Option<Nanos> {
         if !self.garbage.is_empty() {
@@ -232,6 +258,9 @@ impl<D: PersistenceDomain> Journal<D> {
         }
         if self.full_since.is_some() {
             return Some(now_monotonic().plus(Nanos::from_millis(1)));
+        }
+        if self.gathers_until.is_some() {
+            return self.gathers_until;
         }
         (self.snapshot_left_bytes() > 0).then_some(Nanos(0))
     }
@@ -337,6 +366,16 @@ impl<D: PersistenceDomain> Journal<D> {
             return Err(JournalError::Stuck { what, seconds: waited.0 / 1_000_000_000 });
         }
         Ok(())
+    }
+}
+
+/// What gathers is handed over at the end; the domain writes it as it ends.
+impl<D: PersistenceDomain> Drop for Journal<D> {
+    fn drop(&mut self) {
+        if self.gathers_until.is_some() {
+            // Who ends has nobody to tell an error to.
+            let _ = self.submit_all();
+        }
     }
 }
 

@@ -67,6 +67,7 @@ impl KvOptions {
                 ops_bytes_max: log_bytes / 8,
                 backlog_bytes_max: 8 << 20,
                 full_time_max: Nanos::from_secs(10),
+                gather_time: Nanos(0),
             },
             dead_letters,
             dead_letters_bytes_max: 64 << 20,
@@ -102,7 +103,7 @@ pub struct KvRecovery {
 }
 
 /// The embedded key-value service.
-pub struct KvService<D> {
+pub struct KvService<D: PersistenceDomain> {
     pub(crate) kept: Kept,
     pub(crate) executor: Executor,
     journal: Journal<D>,
@@ -329,6 +330,7 @@ impl<D: PersistenceDomain> KvService<D> {
             self.take_snapshot();
             self.journal.pump()?;
         }
+        self.journal.write()?;
         self.report_durable(replies);
         self.room.look_at(&self.kept.store);
         if let Some(line) = self.letters.next_line(now_monotonic()) {

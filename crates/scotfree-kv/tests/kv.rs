@@ -3,7 +3,7 @@
 mod common;
 
 use common::{open, options, Driver, MemoryStorage};
-use scotfree_core::SessionId;
+use scotfree_core::{Nanos, SessionId};
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_kv::{KvOptions, KvService};
@@ -307,4 +307,27 @@ fn a_value_is_vouched_for_to_whoever_takes_the_note_if_the_operator_has_said_so(
         let description = driver.run_payload(RequestKind::Read, 1, 2, &describe_request().payload);
         assert_eq!(description.contains("cached 1\n"), vouches, "{description}");
     }
+}
+
+#[test]
+fn what_gathers_is_written_together_and_at_the_end() {
+    let storage = MemoryStorage::of(Vec::new());
+    let mut options = options(1 << 20);
+    options.limits.gather_time = Nanos::from_secs(3_600);
+    let (service, _) = open(&storage, &options).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    driver.poll();
+    let before = storage.write_count();
+    for seq in 1..=5 {
+        driver.run(RequestKind::Update, 1, seq, "INCR n");
+        driver.poll();
+    }
+    assert_eq!((storage.write_count(), driver.stable), (before, 0), "the hour is not over");
+    assert!(driver.service.next_poll().is_some(), "but it will be");
+    drop(driver);
+    let (service, recovery) = open(&storage, &options).expect("our own log");
+    // The limit of the data, the session, and the five.
+    assert_eq!((recovery.op_count, recovery.sessions[0].position.0), (7, 5));
+    assert_eq!(service.store().len(), 1);
 }

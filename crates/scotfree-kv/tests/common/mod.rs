@@ -87,6 +87,7 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
             ops_bytes_max,
             backlog_bytes_max: 1 << 20,
             full_time_max: Nanos::from_secs(10),
+            gather_time: Nanos(0),
         },
         dead_letters: std::env::temp_dir().join(format!("scot-kv-dead-{}", std::process::id())),
         dead_letters_bytes_max: 1 << 20,

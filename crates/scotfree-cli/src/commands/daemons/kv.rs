@@ -11,12 +11,12 @@ use crate::registry::GROUPS;
 use crate::serve::{begin, keep_files_private, say_reload, InForce, Listening, Messages};
 use crate::settings::{AnswerWhen, Config, Kv};
 use crate::text::Size;
-use scotfree_core::DeviceId;
+use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::advice::after_listening;
-use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::Waker;
-use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
+use scotfree_kv::{IndexKind, JournalLimits, KvOptions, KvRecovery, KvService};
 use scotfree_resp::codec::write_error;
 use scotfree_resp::payload::{write_response, ResponseFlags};
 use scotfree_rpc::{
@@ -34,6 +34,8 @@ const LOG: Size = Size(128 << 20);
 const PROTOCOL: &str = "craq";
 /// By how much clocks go wrong at most, in parts of a million.
 const DRIFT_PPM_MAX: u32 = 500;
+/// How long writes that were answered from memory wait for others to be stored with.
+const GATHERED_FOR: Nanos = Nanos::from_millis(1);
 
 /// What the settings mean, all of it there.
 struct Plan {
@@ -308,12 +310,29 @@ fn decline(why: &str) -> Vec<u8> {
 }
 
 fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
-    let config = DiskConfig { log_bytes: plan.log_bytes, ..DiskConfig::default() };
+    let config = DiskConfig { log_bytes: plan.log_bytes, writer: writer_of(plan), ..DiskConfig::default() };
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
     let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices.len() as u32, plan.dead_letters.clone());
-    let options = KvOptions { index: plan.index, vouches: plan.vouches, ..bounds };
+    let limits = JournalLimits { gather_time: gather_time_of(plan), ..bounds.limits };
+    let options = KvOptions { index: plan.index, vouches: plan.vouches, limits, ..bounds };
     KvService::open(domain, &options).map_err(Failure::environment)
+}
+
+/// Members wait for each other's storage: a wake-up of a thread that writes would come on top of each write.
+fn writer_of(plan: &Plan) -> DiskWriter {
+    match &plan.group {
+        Some(group) if group.is_stored_first => DiskWriter::OWNER,
+        _ => DiskWriter::Thread,
+    }
+}
+
+/// Nobody waits for the storage of a member that answers from memory.
+fn gather_time_of(plan: &Plan) -> Nanos {
+    match &plan.group {
+        Some(group) if !group.is_stored_first => GATHERED_FOR,
+        _ => Nanos(0),
+    }
 }
 
 fn bind(listen: SocketAddr) -> Result<UdpTransport, Failure> {
