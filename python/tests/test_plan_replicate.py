@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from planned import one_method, paced, staged
@@ -62,3 +65,12 @@ def test_reads_whose_waits_are_not_known_have_no_price() -> None:
         one_method(total_ns=[100_000] * COUNT, start_ns=paced(COUNT)), Context(updates=("*",))
     )
     assert isinstance(written, Refused) and "request_wire" in written.reason
+
+
+def test_what_a_write_takes_is_what_was_measured() -> None:
+    """The constants follow from the result that they name, and are mended with it."""
+    result = Path(__file__).parents[2] / "lab" / "results" / "group-etcd-put.json"
+    values = {one["claim"]: one["value"] for one in json.loads(result.read_text())["claims"]}
+    for protocol, name in ((group.CHAIN, "CRAQ"), (group.HERMES, "Hermes")):
+        measured_us = values[f"a write stored by three, {name}, one at a time, p50"]
+        assert protocol.more_ns == pytest.approx(measured_us * 1_000 - group.ALONE_NS, rel=0.02)
