@@ -129,8 +129,9 @@ fn a_power_failure_takes_from_redis_alone_and_nothing_behind_the_device() {
         }
         let control = &shown["power_failure"]["redis_everysec"];
         let count = |key: &str| control[key].as_u64().unwrap_or_else(|| panic!("no {key} in {shown}"));
-        assert!(count("cut_bytes") > 0 && count("acked") > 100, "{shown}");
-        assert!(count("acked") > count("found"), "the control loses what was cut: {shown}");
+        // On a busy disk Redis has not even written it, and nothing is cut.
+        assert!(count("acked") > 100, "{shown}");
+        assert!(count("acked") > count("found"), "the control loses what was cut or not written: {shown}");
         assert_eq!(count("lost"), count("acked") - count("found"));
         let said = String::from_utf8_lossy(&output.stderr);
         let rows = said.lines().filter(|line| line.starts_with(" Redis alone, ")).count();
