@@ -10,7 +10,7 @@ use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_resp::codec::Reply;
 use scotfree_rpc::{
     key_hash, CallLabel, ClientOptions, ClientRuntime, GroupClient, GroupEvent, GroupMember, GroupOptions,
-    Policy, RequestKind, RequestNumber,
+    GroupSubmitError, Policy, RequestKind, RequestNumber,
 };
 use scotfree_stage::stats::{Latencies, Summary};
 use scotfree_stage::trouble::Trouble;
@@ -215,7 +215,9 @@ impl<'a> User<'a> {
     fn fill(&mut self) -> io::Result<()> {
         let mut tally = Tally::default();
         for key in 0..self.requests.keys {
-            self.set(key)?;
+            while !self.set(key)? {
+                self.take(&mut tally)?;
+            }
             while self.begun.len() >= self.requests.outstanding {
                 self.take(&mut tally)?;
             }
@@ -227,16 +229,15 @@ impl<'a> User<'a> {
     fn run(&mut self, time: Duration) -> io::Result<(Tally, Duration)> {
         let (mut tally, begin) = (Tally::default(), Instant::now());
         while begin.elapsed() < time {
-            while self.begun.len() < self.requests.outstanding {
-                self.submit()?;
-            }
+            while self.begun.len() < self.requests.outstanding && self.submit()? {}
             self.take(&mut tally)?;
         }
         self.drain(&mut tally)?;
         Ok((tally, begin.elapsed()))
     }
 
-    fn submit(&mut self) -> io::Result<()> {
+    /// Whether it was taken: while one waits for a dead member, others of its kind go only so far ahead.
+    fn submit(&mut self) -> io::Result<bool> {
         let key = self.keys.draw(&mut self.random);
         if self.random.below(100) < u64::from(self.requests.updates_percent) {
             self.set(key)
@@ -246,18 +247,22 @@ impl<'a> User<'a> {
         }
     }
 
-    fn set(&mut self, key: u64) -> io::Result<()> {
-        self.writes += 1;
-        let value = format!("{:0width$}", self.writes, width = self.requests.value_bytes);
+    fn set(&mut self, key: u64) -> io::Result<bool> {
+        let value = format!("{:0width$}", self.writes + 1, width = self.requests.value_bytes);
         write_request(&[&["SET", &key_name(key), &value]], false, &mut self.payload);
-        self.send(RequestKind::Update, key)
+        let is_taken = self.send(RequestKind::Update, key)?;
+        self.writes += u64::from(is_taken);
+        Ok(is_taken)
     }
 
-    fn send(&mut self, kind: RequestKind, key: u64) -> io::Result<()> {
+    fn send(&mut self, kind: RequestKind, key: u64) -> io::Result<bool> {
         let (begun, hash) = (Instant::now(), key_hash(key_name(key).as_bytes()));
-        let taken = self.client.submit_keyed(kind, hash, &self.payload, CallLabel::new("lab"));
-        self.begun.insert(taken.map_err(io::Error::other)?, begun);
-        Ok(())
+        match self.client.submit_keyed(kind, hash, &self.payload, CallLabel::new("lab")) {
+            Ok(number) => self.begun.insert(number, begun),
+            Err(GroupSubmitError::Full) => return Ok(false),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        Ok(true)
     }
 
     fn drain(&mut self, tally: &mut Tally) -> io::Result<()> {
