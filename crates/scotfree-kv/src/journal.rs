@@ -245,10 +245,11 @@ impl<D: PersistenceDomain> Journal<D> {
         Ok(())
     }
 
-    /// Whether the backlog waits for company still; a long one does not.
+    /// Whether the backlog waits for company still; a long one does not, nor one beside which there is other work.
     fn is_gathering(&self) -> bool {
         let is_early = self.gathers_until.is_some_and(|until| now_monotonic() < until);
-        is_early && self.backlog_bytes < self.limits.backlog_bytes_max / 8 && self.snapshot.is_none()
+        let has_work = self.snapshot.is_some() || !self.garbage.is_empty();
+        is_early && !has_work && self.backlog_bytes < self.limits.backlog_bytes_max / 8
     }
 
     /// When to pump again even if the domain reports nothing.

@@ -2,7 +2,8 @@
 //! versions of its keys.
 //!
 //! Invariant: what a write does, its answer and its place lie in one record; its session's position moves when the group
-//! says that it is stable, and no sooner. A write of no group ends the membership (see `Kept::leave_group`): no member goes on with a state that is not the group's.
+//! says that it is stable, and no sooner. A write of no group ends the membership (see `Kept::leave_group`): no member
+//! goes on with a state that is not the group's.
 
 use crate::op::{Op, Part, Place};
 use crate::request::is_early;

@@ -50,8 +50,8 @@ fn rules_that_are_switched_off_are_missed() {
     }
 }
 
-#[test]
-fn a_lease_is_counted_from_when_it_was_asked_for() {
+/// The first member serves and has just asked, at this moment, that its lease goes on.
+fn asked_to_keep_alive() -> (World, Nanos) {
     let mut world = World::new(0, None);
     world.troubled_until = Nanos(0);
     while world.serving(MemberId(1)).is_none() {
@@ -62,6 +62,13 @@ fn a_lease_is_counted_from_when_it_was_asked_for() {
     machine.open = None;
     assert!(matches!(machine.next(due), Some(Request::KeepAlive { .. })));
     machine.take_events();
+    (world, due)
+}
+
+#[test]
+fn a_lease_is_counted_from_when_it_was_asked_for() {
+    let (mut world, due) = asked_to_keep_alive();
+    let machine = &mut world.members.get_mut(&MemberId(1)).unwrap().machine;
     let answered = due.plus(Nanos::from_millis(300));
     machine.on_answer(answered, Answer::KeptAlive { ttl_seconds: 3 });
     assert_eq!(machine.take_events(), [], "whoever said so may lead no more");
@@ -75,16 +82,8 @@ fn a_lease_is_counted_from_when_it_was_asked_for() {
 
 #[test]
 fn a_lease_that_etcd_ends_before_its_time_is_told_of() {
-    let mut world = World::new(0, None);
-    world.troubled_until = Nanos(0);
-    while world.serving(MemberId(1)).is_none() {
-        world.step();
-    }
+    let (mut world, due) = asked_to_keep_alive();
     let machine = &mut world.members.get_mut(&MemberId(1)).unwrap().machine;
-    let due = machine.held.unwrap().keep_alive_due();
-    machine.open = None;
-    assert!(matches!(machine.next(due), Some(Request::KeepAlive { .. })));
-    machine.take_events();
     machine.on_answer(due, Answer::KeptAlive { ttl_seconds: 0 });
     let events = machine.take_events();
     assert!(events.contains(&MembershipEvent::Lease { until: due }), "{events:?}");
