@@ -447,13 +447,14 @@ impl<S: State> Replica for Chain<S> {
             self.wanting.at(),
             self.submits.retry.at(),
             self.reads.retry.at(),
+            self.desk.rest_due(),
         ];
         timers.into_iter().chain([link]).flatten().min()
     }
 
     fn flush(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.pass_on(now, effects);
-        self.desk.flush(effects);
+        self.desk.flush(now, effects);
     }
 
     fn counters(&self) -> &ReplicaCounters {

@@ -75,7 +75,7 @@ impl<S: State> Chain<S> {
     pub(super) fn pass_on(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.send_submits(now, false, effects);
         self.forward(now, false, effects);
-        self.report(effects);
+        self.report(now, effects);
         let committed = self.committed;
         for origin in std::mem::take(&mut self.to_tell) {
             self.desk.tell(origin, COMMITTED, 8, effects, |out| write_numbers(&[committed], out));
@@ -143,19 +143,25 @@ impl<S: State> Chain<S> {
         }
     }
 
-    /// Tells the member before how far this one is, if that is news.
-    fn report(&mut self, effects: &mut Effects<ReplicaOwn>) {
+    /// Tells the member before how far this one is, if that is news. Only for storage does anybody wait: who waits for
+    /// a commit hears of it from the tail itself.
+    fn report(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let Some(before) = self.predecessor.filter(|_| self.is_introduced) else { return };
         let progress = self.progress();
+        let is_joining = self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
+        let receives = self.is_tail() || is_joining;
+        let stores = self.desk.config.stable_when == StableWhen::Stored;
         let is_news = |told: Progress| {
-            let receives = self.is_tail()
-                || self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
             told.committed != progress.committed
                 || told.stable != progress.stable
                 || (receives && told.received != progress.received)
         };
-        if self.told_progress.is_none_or(is_news) {
+        let is_awaited = |told: Progress| is_joining || (stores && told.stable != progress.stable);
+        if self.told_progress.is_none_or(|told| is_news(told) && is_awaited(told)) {
             self.tell_progress(before, effects);
+        } else if self.told_progress.is_some_and(is_news) {
+            self.told_progress = Some(progress);
+            self.desk.tell_at_leisure(now, before, PROGRESS, 24, effects, |out| progress.write(out));
         }
     }
 
@@ -166,8 +172,7 @@ impl<S: State> Chain<S> {
     pub(super) fn tell_progress(&mut self, before: MemberId, effects: &mut Effects<ReplicaOwn>) {
         let progress = self.progress();
         self.told_progress = Some(progress);
-        let numbers = [progress.received, progress.committed, progress.stable];
-        self.desk.tell(before, PROGRESS, 24, effects, |out| write_numbers(&numbers, out));
+        self.desk.tell(before, PROGRESS, 24, effects, |out| progress.write(out));
     }
 
     /// Sends again what has had no answer for a while.

@@ -45,6 +45,12 @@ pub(crate) struct Progress {
     pub stable: u64,
 }
 
+impl Progress {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write_numbers(&[self.received, self.committed, self.stable], out);
+    }
+}
+
 /// A write on its way from the member that got it to the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Submitted<'a> {
