@@ -14,6 +14,8 @@ pub(crate) mod log;
 mod message;
 mod reads;
 mod submits;
+#[cfg(test)]
+mod tests;
 
 use crate::chain::links::Successor;
 use crate::chain::log::{Entry, Log};

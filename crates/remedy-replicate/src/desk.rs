@@ -266,36 +266,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::replica::{Limits, StableWhen};
+    use crate::toy::{config, view};
     use scotfree_core::Effect;
-    use scotfree_wire::{ClusterKey, Direction};
-    use std::net::SocketAddr;
-
-    fn address(id: u8) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, id], 1))
-    }
 
     /// Member 1 of a group of two.
     fn desk(limits: Limits) -> Desk {
-        let member = |id| Member {
-            id: MemberId(id),
-            boot: 1,
-            peers: address(id),
-            clients: address(id),
-            standing: Standing::Full,
-        };
-        let mut desk = Desk::new(MemberConfig {
-            group: 1,
-            id: MemberId(1),
-            boot: 1,
-            address: address(1),
-            keys: ClusterKey::from_bytes([1; 32]).controls(Direction::MemberToMember),
-            real_ms_at_zero: 0,
-            stable_when: StableWhen::InMemory,
-            lineage: None,
-            limits,
-            planted: crate::fault::Planted::default(),
-        });
-        assert!(desk.take_view(&View { epoch: 1, founded: 1, members: vec![member(1), member(2)] }));
+        let mut desk = Desk::new(MemberConfig { limits, ..config(1, StableWhen::InMemory) });
+        assert!(desk.take_view(&view(1, &[1, 2], &[])));
         desk
     }
 
@@ -312,6 +289,17 @@ mod tests {
             _ => None,
         });
         sent.collect()
+    }
+
+    #[test]
+    fn a_view_that_means_another_life_of_this_member_means_another() {
+        for (boot, is_meant) in [(0, true), (1, false), (2, true), (3, false)] {
+            let mut desk = Desk::new(MemberConfig { boot: 2, ..config(1, StableWhen::InMemory) });
+            let mut stated = view(1, &[1, 2], &[]);
+            stated.members[0].boot = boot;
+            assert!(desk.take_view(&stated));
+            assert_eq!(desk.myself().is_some(), is_meant, "life {boot}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod place;
 mod reads;
 mod requests;
 mod rounds;
+#[cfg(test)]
+mod tests;
 
 use crate::datagram::{read_number, Reader, Refusal};
 use crate::desk::{Desk, Retry};

@@ -11,6 +11,8 @@ mod fault;
 mod hermes;
 mod remedy;
 mod replica;
+#[cfg(test)]
+mod toy;
 mod transfer;
 mod view;
 

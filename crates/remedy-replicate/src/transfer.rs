@@ -158,4 +158,19 @@ mod tests {
         }
         assert_eq!(taking.whole(), Some(&second.bytes[..]));
     }
+
+    #[test]
+    fn a_later_piece_of_another_snapshot_is_passed_over() {
+        let giving = |mark| Giving { mark, bytes: vec![mark as u8; 2 * PIECE_BYTES] };
+        let mut taking = Taking::default();
+        let want = taking.want();
+        taking.take(&giving(3).pieces(want).next().expect("there is one"));
+        for mark in [9, 3] {
+            let rest = Want { mark, offset: PIECE_BYTES as u64, count: 1 };
+            for piece in giving(mark).pieces(rest) {
+                taking.take(&piece);
+            }
+        }
+        assert_eq!(taking.whole(), Some(&giving(3).bytes[..]));
+    }
 }

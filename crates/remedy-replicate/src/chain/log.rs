@@ -162,5 +162,6 @@ mod tests {
         assert_eq!((log.first(), log.last()), (3, 4));
         log.cut();
         assert_eq!((log.first(), log.last()), (3, 2));
+        assert_eq!(log.place_of(&Identity { client: [1; 16], number: 3 }), None, "it may be ordered anew");
     }
 }
