@@ -76,7 +76,7 @@ def reason(output):
     if output == ENDLESS:
         return output
     words = [found and f"{found[2]}, seed {found[1]}", model and model[1]]
-    panicked = re.search(r"panicked at ([\w/.]+:\d+)", output)
+    panicked = re.search(r"panicked at ([\w/.-]+:\d+)", output)
     return ", ".join(filter(None, words)) or (panicked and f"panics at {panicked[1]}") or "fails"
 
 

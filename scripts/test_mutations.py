@@ -69,7 +69,7 @@ class Mutations(unittest.TestCase):
     def test_what_did_not_hold_is_said(self):
         self.assertEqual(mutations.reason(mutations.ENDLESS), "does not end")
         self.assertEqual(mutations.reason("seed 12 broke Alike in step 3: they differ"), "Alike, seed 12")
-        self.assertEqual(mutations.reason("thread 'a' panicked at src/a.rs:3:5:\nno"), "panics at src/a.rs:3")
+        self.assertEqual(mutations.reason("thread 'a' panicked at a-b/src/a.rs:3:5:\nno"), "panics at a-b/src/a.rs:3")
         self.assertEqual(mutations.reason("dies: not so: an answered write is here"), "an answered write is here")
 
 
