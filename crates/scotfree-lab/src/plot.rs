@@ -10,6 +10,7 @@ mod defaults;
 mod file;
 mod lines;
 mod look;
+mod over_time;
 pub mod rule;
 
 pub use file::{text, write, FOLDER};
@@ -57,8 +58,12 @@ fn panels_of(plot: &Plot, is_last: bool, result: &ExperimentResult) -> Result<Ve
             metrics.map(|metric| charts::points(plot, metric, last == Some(metric), result)).collect()
         }
         Kind::Bars => metrics.map(|metric| charts::bars(plot, metric, result)).collect(),
-        Kind::Curve | Kind::Ratio => Ok(vec![lines::curve(plot, result)?]),
+        Kind::Curve | Kind::Ratio => Ok(vec![lines::curves(plot, result)?]),
         Kind::Cdf => Ok(vec![lines::cdf(plot, result)?]),
+        Kind::Time => {
+            let last = plot.metrics.last();
+            metrics.map(|metric| over_time::panel(plot, metric, last == Some(metric), result)).collect()
+        }
     }
 }
 

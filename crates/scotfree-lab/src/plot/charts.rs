@@ -258,6 +258,7 @@ pub(super) fn x_title(plot: &Plot) -> Option<String> {
     match &plot.x {
         Axis::Arm => None,
         Axis::Setting(name) | Axis::Metric(name) => Some(look::in_words(name)),
+        Axis::Time => Some("time (s)".to_owned()),
     }
 }
 

@@ -41,13 +41,16 @@ fn points(result: &ExperimentResult, metric: &str) -> Plot {
             arms.push(&one.arm);
         }
     }
-    let entry = |arm: &str| Entry { arm: arm.into(), over: None, x: At::Name(arm.into()), by: None };
+    let entry =
+        |arm: &str| Entry { arm: arm.into(), over: None, x: At::Name(arm.into()), by: None, panel: None };
     Plot {
         kind: Kind::Points,
         title: None,
         metrics: vec![metric.to_owned()],
+        events: Vec::new(),
         x: Axis::Arm,
         by: None,
+        panels: None,
         quotient: None,
         entries: arms.into_iter().map(entry).collect(),
         references: Vec::new(),

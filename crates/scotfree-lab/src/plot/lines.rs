@@ -13,67 +13,116 @@ use scotfree_stage::stats::{median, Spread};
 use serde_json::{json, Value};
 
 const HEIGHT: u32 = 280;
+/// The width and height of a panel that is alone, and of one of several beside each other.
+const WHOLE: (u32, u32) = (WIDTH, HEIGHT);
+const PART: (u32, u32) = (WIDTH / 2 - 30, HEIGHT * 2 / 3);
 /// Percentiles that make a line.
 const PERCENTILES_MIN: usize = 3;
 
 /// A point of a line.
+#[derive(Clone)]
 struct Spot {
     x: At,
     series: String,
+    /// Of several panels, which it is in.
+    panel: Option<String>,
     metric: String,
     spread: Spread,
     bounds: Vec<Bound>,
 }
 
-/// Lines of medians, one for each value of the setting that colours mean and each metric, with the spread
-/// at each point. Where the places are words, only the points.
-pub(super) fn curve(plot: &Plot, result: &ExperimentResult) -> Result<Value, String> {
+/// Lines of medians in one panel, or in one for each value of the setting that panels mean; those have the same axes.
+pub(super) fn curves(plot: &Plot, result: &ExperimentResult) -> Result<Value, String> {
     let spots = spots(plot, result)?;
-    let series = distinct(spots.iter().map(|spot| spot.series.clone()));
-    let metrics = distinct(spots.iter().map(|spot| spot.metric.clone()));
-    let references = reference_rows(plot);
-    let mut names: Vec<(String, &str)> = series.iter().cloned().zip(COLOURS.into_iter().cycle()).collect();
-    names.extend(bound_colours(spots.iter().flat_map(|spot| &spot.bounds)));
-    names.extend(plot.references.iter().map(|reference| (reference.label.clone(), REFERENCE)));
-    let colours = colour_scale(&names);
-    let axes = Axes::of(plot, &spots, &references);
-    let coloured = |field: &str| json!({ "field": field, "type": "nominal", "scale": colours });
-    let dashes = json!({ "field": "metric", "type": "nominal", "sort": metrics,
-        "legend": if metrics.len() > 1 { json!({ "title": null }) } else { Value::Null } });
-    let mut layers = Vec::new();
-    if plot.kind == Kind::Ratio {
-        layers.push(json!({ "data": { "values": [{ "one": 1 }] },
-            "mark": { "type": "rule", "color": "#999999", "strokeDash": [2, 3] },
-            "encoding": { "y": axes.y("one") } }));
-    }
-    if axes.has_numbers {
-        layers.push(json!({ "mark": { "type": "line", "strokeWidth": 2 }, "encoding": axes.place(json!({
-            "y": axes.y("median"), "color": coloured("series"), "strokeDash": dashes, "order": { "field": "order" } })) }));
-    }
-    layers.push(json!({ "mark": { "type": "rule", "opacity": 0.5 },
-        "encoding": axes.place(json!({ "y": axes.y("min"), "y2": { "field": "max" }, "color": coloured("series") })) }));
-    layers.push(json!({ "mark": { "type": "point", "filled": true, "size": 50, "opacity": 1 },
-        "encoding": axes.place(json!({ "y": axes.y("median"), "color": coloured("series") })) }));
-    layers.push(json!({ "data": { "values": bound_rows(&spots) },
-        "mark": { "type": "tick", "orient": "horizontal", "thickness": 2, "size": 16 },
-        "encoding": axes.place(json!({ "y": axes.y("value"), "color": coloured("bound") })) }));
-    if !references.is_empty() {
-        let encoding = || json!({ "x": axes.x, "y": axes.y("value"), "color": coloured("label") });
-        if axes.has_numbers {
-            layers.push(json!({ "data": { "values": references },
-                "mark": { "type": "line", "strokeDash": [6, 4] }, "encoding": encoding() }));
-        }
-        layers.push(json!({ "data": { "values": references },
-            "mark": { "type": "point", "shape": "diamond", "filled": true, "size": 70, "opacity": 1 },
-            "encoding": encoding() }));
-    }
+    let lines = Lines::of(plot, &spots);
+    let Some(setting) = &plot.panels else { return Ok(lines.panel(plot.title.as_deref(), WHOLE, &spots)) };
+    let values = distinct(plot.entries.iter().filter_map(|entry| entry.panel.clone()));
+    let panel = |value: &String| {
+        let there: Vec<Spot> =
+            spots.iter().filter(|spot| spot.panel.as_ref() == Some(value)).cloned().collect();
+        lines.panel(Some(&format!("{}: {value}", look::in_words(setting))), PART, &there)
+    };
     Ok(json!({
         "title": plot.title,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "data": { "values": spots.iter().enumerate().map(|(order, spot)| spot.row(order)).collect::<Vec<Value>>() },
-        "layer": layers,
+        "columns": 2,
+        "concat": values.iter().map(panel).collect::<Vec<Value>>(),
+        "resolve": { "scale": { "x": "shared", "y": "shared", "color": "shared", "strokeDash": "shared" } },
     }))
+}
+
+/// What the panels of one plot share.
+struct Lines<'a> {
+    plot: &'a Plot,
+    axes: Axes,
+    colours: Value,
+    dashes: Value,
+    references: Vec<Value>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(plot: &'a Plot, spots: &[Spot]) -> Lines<'a> {
+        let series = distinct(spots.iter().map(|spot| spot.series.clone()));
+        let metrics = distinct(spots.iter().map(|spot| spot.metric.clone()));
+        let references = reference_rows(plot);
+        let mut names: Vec<(String, &str)> = series.into_iter().zip(COLOURS.into_iter().cycle()).collect();
+        names.extend(bound_colours(spots.iter().flat_map(|spot| &spot.bounds)));
+        names.extend(plot.references.iter().map(|reference| (reference.label.clone(), REFERENCE)));
+        let dashes = json!({ "field": "metric", "type": "nominal", "sort": metrics,
+            "legend": if metrics.len() > 1 { json!({ "title": null }) } else { Value::Null } });
+        let axes = Axes::of(plot, spots, &references);
+        Lines { plot, axes, colours: colour_scale(&names), dashes, references }
+    }
+
+    fn coloured(&self, field: &str) -> Value {
+        json!({ "field": field, "type": "nominal", "scale": self.colours })
+    }
+
+    /// A line for each value of the setting that colours mean and each metric, with the spread at each point. Where the
+    /// places are words, only the points.
+    fn panel(&self, title: Option<&str>, (width, height): (u32, u32), spots: &[Spot]) -> Value {
+        let Lines { plot, axes, dashes, .. } = self;
+        let mut layers = Vec::new();
+        if plot.kind == Kind::Ratio {
+            layers.push(json!({ "data": { "values": [{ "one": 1 }] },
+                "mark": { "type": "rule", "color": "#999999", "strokeDash": [2, 3] },
+                "encoding": { "y": axes.y("one") } }));
+        }
+        if axes.has_numbers {
+            layers.push(json!({ "mark": { "type": "line", "strokeWidth": 2 }, "encoding": axes.place(json!({
+                "y": axes.y("median"), "color": self.coloured("series"), "strokeDash": dashes,
+                "order": { "field": "order" } })) }));
+        }
+        layers.push(json!({ "mark": { "type": "rule", "opacity": 0.5 }, "encoding": axes.place(json!({
+            "y": axes.y("min"), "y2": { "field": "max" }, "color": self.coloured("series") })) }));
+        layers.push(json!({ "mark": { "type": "point", "filled": true, "size": 50, "opacity": 1 },
+            "encoding": axes.place(json!({ "y": axes.y("median"), "color": self.coloured("series") })) }));
+        layers.push(json!({ "data": { "values": bound_rows(spots) },
+            "mark": { "type": "tick", "orient": "horizontal", "thickness": 2, "size": 16 },
+            "encoding": axes.place(json!({ "y": axes.y("value"), "color": self.coloured("bound") })) }));
+        layers.extend(self.reference_layers());
+        let rows = spots.iter().enumerate().map(|(order, spot)| spot.row(order));
+        json!({
+            "title": title,
+            "width": width,
+            "height": height,
+            "data": { "values": rows.collect::<Vec<Value>>() },
+            "layer": layers,
+        })
+    }
+
+    fn reference_layers(&self) -> Vec<Value> {
+        let Lines { axes, references, .. } = self;
+        if references.is_empty() {
+            return Vec::new();
+        }
+        let layer = |mark: Value| {
+            json!({ "data": { "values": references }, "mark": mark, "encoding":
+                { "x": axes.x, "y": axes.y("value"), "color": self.coloured("label") } })
+        };
+        let line = axes.has_numbers.then(|| layer(json!({ "type": "line", "strokeDash": [6, 4] })));
+        let point = json!({ "type": "point", "shape": "diamond", "filled": true, "size": 70, "opacity": 1 });
+        line.into_iter().chain([layer(point)]).collect()
+    }
 }
 
 fn spots(plot: &Plot, result: &ExperimentResult) -> Result<Vec<Spot>, String> {
@@ -89,7 +138,8 @@ fn spots(plot: &Plot, result: &ExperimentResult) -> Result<Vec<Spot>, String> {
             };
             let (words, _) = look::words_and_unit(metric);
             let series = entry.by.clone().unwrap_or_else(|| words.clone());
-            spots.push(Spot { x: place(plot, entry, result)?, series, metric: words, spread, bounds });
+            let (x, panel) = (place(plot, entry, result)?, entry.panel.clone());
+            spots.push(Spot { x, series, panel, metric: words, spread, bounds });
         }
     }
     Ok(spots)
@@ -98,7 +148,7 @@ fn spots(plot: &Plot, result: &ExperimentResult) -> Result<Vec<Spot>, String> {
 /// Where an entry stands: where its setting says, or where the median of the other metric is.
 fn place(plot: &Plot, entry: &Entry, result: &ExperimentResult) -> Result<At, String> {
     match &plot.x {
-        Axis::Arm | Axis::Setting(_) => Ok(entry.x.clone()),
+        Axis::Arm | Axis::Setting(_) | Axis::Time => Ok(entry.x.clone()),
         Axis::Metric(metric) => Ok(At::Number(measured(result, metric, entry)?.1.median)),
     }
 }

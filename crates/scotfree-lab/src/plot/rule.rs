@@ -14,6 +14,8 @@ use toml::Spanned;
 pub const PLOTS_MAX: usize = 8;
 /// Metrics of one plot.
 pub const METRICS_MAX: usize = 4;
+/// Kinds of events of one plot.
+pub const EVENTS_MAX: usize = 4;
 
 /// One plot: what stands where. See [`Kind`] for what is drawn there.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,10 +26,14 @@ pub struct Plot {
     pub title: Option<String>,
     /// What was measured; none for a [`Kind::Cdf`], which takes all percentiles.
     pub metrics: Vec<String>,
+    /// Of a [`Kind::Time`], the metrics that are moments of events.
+    pub events: Vec<String>,
     /// What the places mean.
     pub x: Axis,
     /// The setting that the colours mean.
     pub by: Option<String>,
+    /// The setting of which each value has a panel of its own.
+    pub panels: Option<String>,
     /// Of a [`Kind::Ratio`], which values of which setting are divided.
     pub quotient: Option<String>,
     /// What is drawn, in this order.
@@ -50,6 +56,8 @@ pub enum Kind {
     Ratio,
     /// A line for each arm: what part of the calls was complete by then.
     Cdf,
+    /// A line for each arm: a rate over the time that a repetition took.
+    Time,
 }
 
 /// What the places of the entries mean.
@@ -61,6 +69,8 @@ pub enum Axis {
     Setting(String),
     /// What was measured of another metric.
     Metric(String),
+    /// The time since a repetition's begin.
+    Time,
 }
 
 /// A place on an axis.
@@ -83,6 +93,8 @@ pub struct Entry {
     pub x: At,
     /// The value of the setting that the colours mean.
     pub by: Option<String>,
+    /// The value of the setting that panels mean.
+    pub panel: Option<String>,
 }
 
 /// Numbers of others, drawn for comparison.
@@ -102,6 +114,7 @@ impl Kind {
             Kind::Curve => "curve",
             Kind::Ratio => "ratio",
             Kind::Cdf => "cdf",
+            Kind::Time => "time",
         }
     }
 
@@ -110,9 +123,10 @@ impl Kind {
         match self {
             Kind::Points => &["metrics"],
             Kind::Bars => &["metrics", "x", "by", "reference"],
-            Kind::Curve => &["metrics", "x", "x_metric", "by", "reference"],
+            Kind::Curve => &["metrics", "x", "x_metric", "by", "panels", "reference"],
             Kind::Ratio => &["metrics", "x", "by", "compare", "reference"],
             Kind::Cdf => &[],
+            Kind::Time => &["metrics", "by", "events"],
         }
     }
 }
@@ -161,6 +175,8 @@ pub(crate) struct PlotForm {
     x: Option<Spanned<String>>,
     x_metric: Option<Spanned<String>>,
     by: Option<Spanned<String>>,
+    panels: Option<Spanned<String>>,
+    events: Option<Spanned<Vec<String>>>,
     compare: Option<Spanned<Compare>>,
     #[serde(default)]
     reference: Vec<ReferenceForm>,
@@ -195,21 +211,26 @@ impl PlotForm {
         self.refuse_other_keys(kind)?;
         let arms = self.chosen(arms)?;
         let metrics = self.metrics(kind)?;
-        for (key, setting) in [("x", &self.x), ("by", &self.by)] {
+        let events = self.events()?;
+        for (key, setting) in [("x", &self.x), ("by", &self.by), ("panels", &self.panels)] {
             if let Some(setting) = setting {
                 require(&arms, setting.get_ref()).map_err(|problem| (setting.span(), key, problem))?;
             }
         }
         let x = self.axis(kind)?;
         let by = self.by.as_ref().map(|by| by.get_ref().clone());
+        let panels = self.panels.as_ref().map(|panels| panels.get_ref().clone());
         let place = |arm: &Arm| Entry {
             arm: arm.name.clone(),
             over: None,
             x: match &x {
                 Axis::Setting(setting) => At::of(&arm.settings[setting]),
-                Axis::Arm | Axis::Metric(_) => At::Name(arm.name.clone()),
+                // A line over time has all places, and is told from others by its colour.
+                Axis::Time if by.is_some() => At::Name(String::new()),
+                Axis::Arm | Axis::Metric(_) | Axis::Time => At::Name(arm.name.clone()),
             },
             by: by.as_ref().map(|by| word(&arm.settings[by])),
+            panel: panels.as_ref().map(|panels| word(&arm.settings[panels])),
         };
         let entries = match &self.compare {
             Some(compare) => divided(&arms, compare.get_ref(), place)
@@ -222,7 +243,7 @@ impl PlotForm {
         let references = self.reference.into_iter().map(|form| form.reference(&x, &entries));
         let references = references.collect::<Result<_, _>>()?;
         let quotient = self.compare.as_ref().map(|compare| compare.get_ref().in_words());
-        Ok(Plot { kind, title: self.title, metrics, x, by, quotient, entries, references })
+        Ok(Plot { kind, title: self.title, metrics, events, x, by, panels, quotient, entries, references })
     }
 
     fn refuse_other_keys(&self, kind: Kind) -> Result<(), Fault> {
@@ -231,6 +252,8 @@ impl PlotForm {
             ("x", self.x.as_ref().map(Spanned::span)),
             ("x_metric", self.x_metric.as_ref().map(Spanned::span)),
             ("by", self.by.as_ref().map(Spanned::span)),
+            ("panels", self.panels.as_ref().map(Spanned::span)),
+            ("events", self.events.as_ref().map(Spanned::span)),
             ("compare", self.compare.as_ref().map(Spanned::span)),
             ("reference", self.reference.first().map(|reference| reference.label.span())),
         ];
@@ -262,9 +285,20 @@ impl PlotForm {
         Ok(metrics)
     }
 
+    fn events(&self) -> Result<Vec<String>, Fault> {
+        let Some(events) = &self.events else { return Ok(Vec::new()) };
+        let count = events.get_ref().len();
+        if count > EVENTS_MAX {
+            let problem = format!("{count} events; allowed are 0 to {EVENTS_MAX}");
+            return Err((events.span(), "events", problem));
+        }
+        Ok(events.get_ref().clone())
+    }
+
     fn axis(&self, kind: Kind) -> Result<Axis, Fault> {
         let fault = |problem: &str| Err((self.kind.span(), "kind", problem.to_owned()));
         match (kind, &self.x, &self.x_metric) {
+            (Kind::Time, _, _) => Ok(Axis::Time),
             (Kind::Points | Kind::Cdf | Kind::Bars, None, _) => Ok(Axis::Arm),
             (Kind::Curve, None, None) => fault("a curve needs either `x`, a setting, or `x_metric`"),
             (_, Some(_), Some(_)) => fault("either `x`, a setting, or `x_metric` is allowed, not both"),
@@ -359,7 +393,7 @@ fn unfit(kind: Kind, x: &Axis, entries: &[Entry]) -> Option<String> {
         }
     }
     let twins = entries.iter().enumerate().find_map(|(index, entry)| {
-        let same = |other: &&Entry| other.x == entry.x && other.by == entry.by;
+        let same = |other: &&Entry| other.x == entry.x && other.by == entry.by && other.panel == entry.panel;
         Some((entry, entries[..index].iter().find(same)?))
     });
     let (entry, other) = twins?;

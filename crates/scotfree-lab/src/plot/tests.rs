@@ -191,6 +191,63 @@ fn curves_bars_and_distributions_have_a_row_for_each_place() {
 }
 
 #[test]
+fn panels_hold_the_lines_of_their_value_on_the_same_axes() {
+    let curve =
+        "[[plot]]\nkind = 'curve'\nmetrics = ['p50_us']\nx = 'size'\npanels = 'mode'\ntitle = 'both'\n";
+    let drawn = draw(curve).expect("all was measured");
+    let plot = &drawn["vconcat"][0];
+    assert_eq!((&plot["title"], &plot["resolve"]["scale"]["y"]), (&json!("both"), &json!("shared")));
+    let panels: Vec<(&Value, Vec<&Value>)> = plot["concat"]
+        .as_array()
+        .expect("there are panels")
+        .iter()
+        .map(|panel| (&panel["title"], rows(panel, "median").into_iter().map(|row| &row["median"]).collect()))
+        .collect();
+    assert_eq!(
+        panels,
+        [
+            (&json!("mode: slow"), vec![&json!(41.0), &json!(41.0)]),
+            (&json!("mode: fast"), vec![&json!(11.0), &json!(11.0)]),
+        ]
+    );
+}
+
+#[test]
+fn rates_are_drawn_over_time_with_the_moments_of_events() {
+    let plot = "[[plot]]\nkind = 'time'\nmetrics = ['calls_per_s']\nevents = ['kill_ms']\n\
+                arms = ['slow-1', 'fast-1']\nby = 'mode'\n";
+    let (experiment, mut result) = example(plot);
+    let error = specification(&experiment, &result).expect_err("no interval was measured");
+    assert!(error.contains("`calls_per_s` of the arm `slow-1` was not measured over time"), "{error}");
+    for one in &mut result.series {
+        let us = one.values["p50_us"];
+        for (ms, rate) in [(0, us), (500, 0.0), (1_000, 2.0 * us)] {
+            one.values.insert(format!("calls_per_s_at_{ms}_ms"), rate);
+        }
+        one.values.insert("kill_ms".into(), 10.0 * us);
+    }
+    let drawn = specification(&experiment, &result).expect("all was measured");
+    let line: Vec<(&Value, &Value, &Value)> =
+        rows(&drawn, "median").into_iter().map(|row| (&row["series"], &row["s"], &row["median"])).collect();
+    assert_eq!(
+        line[..3],
+        [
+            (&json!("slow"), &json!(0.0), &json!(41.0)),
+            (&json!("slow"), &json!(0.5), &json!(0.0)),
+            (&json!("slow"), &json!(1.0), &json!(82.0)),
+        ]
+    );
+    let named = rows(&drawn, "event");
+    assert_eq!(named, [&json!({ "s": 0.11, "event": "kill" })], "it is named where it came first");
+    assert!(rows(&drawn, "s").contains(&&json!({ "s": 0.41 })), "each arm has its own");
+    for one in &mut result.series {
+        one.values.remove("kill_ms");
+    }
+    let error = specification(&experiment, &result).expect_err("it has no moment");
+    assert!(error.contains("`kill_ms` of the arm `slow-1` was not measured"), "{error}");
+}
+
+#[test]
 fn what_was_not_measured_is_named_and_not_drawn() {
     for (plot, problem) in [
         ("kind = 'points'\nmetrics = ['p51_us']", "`p51_us` of the arm `slow-1` was not measured"),

@@ -24,6 +24,16 @@ fn what_is_not_allowed_is_named_with_its_line() {
         ("kind = 'curve'\nmetrics = ['a']", 15, "a curve needs either `x`"),
         ("kind = 'curve'\nmetrics = ['a']\nx = 'size'\nx_metric = 'b'", 15, "not both"),
         ("kind = 'curve'\nmetrics = ['a']\nx = 'mode'\nby = 'size'", 15, "the arm `slow-1` has `slow`"),
+        (
+            "kind = 'curve'\nmetrics = ['a']\nx = 'size'\npanels = 'kind'",
+            18,
+            "`slow-8` has no setting `kind`",
+        ),
+        ("kind = 'curve'\nmetrics = ['a']\nx = 'size'\npanels = 'size'", 15, "stand in the same place"),
+        ("kind = 'bars'\nmetrics = ['a']\npanels = 'size'", 17, "a plot of kind `bars` has none"),
+        ("kind = 'time'", 15, "0 metrics; allowed are 1 to 4"),
+        ("kind = 'time'\nmetrics = ['a']\nby = 'mode'", 15, "`slow-1` and `slow-8` stand in the same place"),
+        ("kind = 'time'\nmetrics = ['a']\nx = 'size'", 17, "allowed are title, arms, metrics, by, events"),
         ("kind = 'ratio'\nmetrics = ['a']", 15, "a ratio needs `x`"),
         ("kind = 'ratio'\nmetrics = ['a']\nx = 'size'", 15, "a ratio needs `compare"),
     ] {
@@ -51,6 +61,26 @@ fn what_cannot_be_divided_is_named() {
             }
         }
     }
+}
+
+#[test]
+fn a_setting_may_have_a_panel_for_each_value_or_lines_over_time() {
+    let plot = parse("kind = 'curve'\nmetrics = ['a']\nx = 'size'\npanels = 'mode'").expect("it is one");
+    let panels: Vec<&str> = plot.entries.iter().filter_map(|entry| entry.panel.as_deref()).collect();
+    assert_eq!(panels, ["slow", "fast", "slow", "fast"]);
+    let plot =
+        parse("kind = 'time'\nmetrics = ['a']\nevents = ['b_ms']\nby = 'mode'\narms = ['slow-1', 'fast-1']");
+    let plot = plot.expect("it is one");
+    assert_eq!((plot.x, plot.events), (Axis::Time, vec!["b_ms".to_owned()]));
+}
+
+#[test]
+fn more_events_than_allowed_are_refused() {
+    let events = vec!["a"; EVENTS_MAX + 1];
+    let error =
+        parse(&format!("kind = 'time'\nmetrics = ['a']\nevents = {events:?}")).expect_err("one too many");
+    assert!(error.to_string().contains("5 events; allowed are 0 to 4"), "{error}");
+    assert_eq!(error.line, 17);
 }
 
 #[test]
