@@ -5,14 +5,14 @@
 
 mod etcd;
 pub(super) mod etcd_put;
+mod failing;
+pub(super) mod failures;
 pub(super) mod kill_rounds;
 pub(super) mod reads;
 pub(super) mod redis_wait;
 pub(super) mod resent;
 pub(super) mod shares;
 pub(super) mod unavailability;
-
-use etcd::Etcd;
 
 use super::worker::group_use::{GroupUseReport, GroupUseSpec, Members, Requests};
 use super::worker::WorkerSpec;
@@ -56,6 +56,8 @@ struct GroupSettings {
 struct Group<'s, 'a> {
     site: &'s Site<'a>,
     settings: GroupSettings,
+    /// Clients know of members up to this one, which may not be there yet.
+    last_member: u8,
     folder: PathBuf,
     membership: String,
     processes: BTreeMap<u8, Process>,
@@ -80,39 +82,19 @@ impl<'s, 'a> Group<'s, 'a> {
         let file = folder.join("members.toml");
         write(&file, &members_file(settings.members))?;
         let membership = format!("static:{}", file.display());
-        let mut group =
-            Group { site, settings: settings.clone(), folder, membership, processes: BTreeMap::new() };
-        group.start_all()?;
-        Ok(group)
+        Group::start_all(site, settings, folder, membership)
     }
 
-    fn start_all(&mut self) -> Result<(), Trouble> {
-        for id in 1..=self.settings.members {
-            self.start(id)?;
-        }
-        (1..=self.settings.members).try_for_each(|id| self.await_full(id))
-    }
-
-    /// A group that an etcd keeps, under a name of this run's own.
-    fn up_by(
+    fn start_all(
         site: &'s Site<'a>,
         settings: &GroupSettings,
-        etcd: &Etcd,
-        lease_ms: u64,
-        name: u64,
+        folder: PathBuf,
+        membership: String,
     ) -> Result<Group<'s, 'a>, Trouble> {
-        let (folder, membership) = (empty_folder(site)?, etcd.place(name));
-        let lease = lease_ms.to_string();
-        let mut words: Vec<String> = ["group", "init", &membership, "--name", "lab"].map(Into::into).into();
-        words.extend(["--lease-ms", &lease, "--protocol", &settings.protocol].map(String::from));
-        for id in 1..=settings.members {
-            words.extend(["--member".into(), format!("{id}={},{}", peers_of(id), clients_of(id))]);
-        }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        site.run_scot(HOST, "group-init", &words)?;
-        let mut group =
-            Group { site, settings: settings.clone(), folder, membership, processes: BTreeMap::new() };
-        group.start_all()?;
+        let (settings, last_member, processes) = (settings.clone(), settings.members, BTreeMap::new());
+        let mut group = Group { site, settings, last_member, folder, membership, processes };
+        (1..=last_member).try_for_each(|id| group.start(id))?;
+        (1..=last_member).try_for_each(|id| group.await_full(id))?;
         Ok(group)
     }
 
@@ -144,7 +126,7 @@ impl<'s, 'a> Group<'s, 'a> {
 
     fn members(&self) -> Members {
         Members {
-            addresses: (1..=self.settings.members).map(|id| (id, clients_of(id))).collect(),
+            addresses: (1..=self.last_member).map(|id| (id, clients_of(id))).collect(),
             cluster_key: self.site.cluster_key(),
         }
     }

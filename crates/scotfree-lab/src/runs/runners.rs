@@ -48,6 +48,7 @@ const RUNNERS: &[Runner] = &[
     // Four programs and more on two processors: at real-time priority those that look for events keep each other, and
     // the kernel's threads that write, from running.
     untimed("group-etcd-put", super::group::etcd_put::run),
+    untimed("group-failures", super::group::failures::run),
     untimed("group-kill-rounds", super::group::kill_rounds::run),
     timed("group-reads", super::group::reads::run),
     untimed("group-redis-wait", super::group::redis_wait::run),

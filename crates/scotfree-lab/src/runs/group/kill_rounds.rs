@@ -3,7 +3,7 @@
 //! Invariant: nobody is told of a kill; what was killed is started again on the files that it left, and a round is over
 //! when it serves again and every operation has ended. What each round saw is judged by itself.
 
-use super::etcd::Etcd;
+use super::failing::{Keeper, Pace};
 use super::{grown, Group, GroupSettings, HOST};
 use crate::experiment::Measurement;
 use crate::runs::settings::settings_of;
@@ -29,10 +29,8 @@ struct Settings {
 
 const CLIENTS: u64 = 4;
 const OPERATIONS_MAX: u64 = 2_500;
-/// How long beyond the lease clients begin operations: until the group has gone on, and the victim is back.
-const TIME_BEYOND_LEASE_MS: u64 = 2_000;
-/// When the kill comes, at the latest.
-const CALM_MS_MAX: u64 = 300;
+/// Clients go on until the group has, and the victim is back.
+const PACE: Pace = Pace { calm_ms: 0, calm_more_ms_max: 300, after_ms: 1_700 };
 /// How long what was killed stays dead: one half of the kills so long at most,
 const SHORT_MS_MAX: u64 = 50;
 /// the others until the group has gone on without it, and so long more at most.
@@ -41,19 +39,17 @@ const LONG_MS_MAX: u64 = 500;
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let seed = crate::runs::kill_rounds::seed(context)?;
     let site = context.site()?;
-    let etcd = Etcd::up(&site, 1)?;
+    let mut keeper = Keeper::up(&site)?;
     let arms = context.experiment.arms.len() as u64;
     let repetitions = u64::from(context.experiment.repetitions);
-    let mut groups_count = 0;
     context.measure_in_turns(|arm, _| {
         let settings: Settings = settings_of(arm)?;
-        groups_count += 1;
         let rounds = context.options.rounds.map_or(settings.rounds, |rounds| rounds.div_ceil(arms));
         let mut play = Play {
             site: &site,
-            group: Group::up_by(&site, &settings.group, &etcd, settings.lease_ms, groups_count)?,
+            group: keeper.group(&settings.group, settings.lease_ms)?,
             settings,
-            random: Random::new(seed, groups_count),
+            random: keeper.random(seed),
             tally: Tally::default(),
         };
         for round in 0..rounds.div_ceil(repetitions) {
@@ -86,11 +82,11 @@ impl Play<'_, '_> {
             prefix: format!("round{round}:"),
             clients: CLIENTS,
             operations_max: OPERATIONS_MAX,
-            time_ms: self.settings.lease_ms + TIME_BEYOND_LEASE_MS,
+            time_ms: PACE.time_ms(self.settings.lease_ms),
             seed: self.random.next(),
         };
         let clients = self.site.spawn_worker(HOST, "group-history", &WorkerSpec::GroupHistory(spec))?;
-        self.sleep_up_to(CALM_MS_MAX);
+        PACE.calm(&mut self.random);
         let victim = 1 + self.random.below(u64::from(self.settings.group.members)) as u8;
         self.group.kill(victim);
         if self.random.below(2) == 0 {

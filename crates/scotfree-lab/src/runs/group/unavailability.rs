@@ -3,19 +3,16 @@
 //! Invariant: one client writes and another reads all the time, of any member; neither is told of the kill. What is
 //! measured is the longest time in which none of its requests was answered.
 
-use super::etcd::Etcd;
-use super::{Group, GroupSettings};
+use super::failing::{Keeper, Pace};
+use super::GroupSettings;
 use crate::experiment::Measurement;
 use crate::runs::settings::settings_of;
 use crate::runs::worker::group_use::{GroupUseReport, Requests};
 use crate::runs::{Context, Measured};
-use scotfree_stage::site::{report_of, Site};
+use scotfree_stage::site::report_of;
 use scotfree_stage::trouble::Trouble;
-use scotfree_stage::workload::Random;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -28,42 +25,28 @@ struct Settings {
 
 const KEYS: u64 = 1_000;
 const OUTSTANDING: usize = 4;
-/// How long requests are answered before the kill, at least, and how much longer at most.
-const CALM_MS: u64 = 500;
-const CALM_MORE_MS_MAX: u64 = 500;
-/// How long they go on behind the lease.
-const AFTER_MS: u64 = 2_500;
+const PACE: Pace = Pace { calm_ms: 500, calm_more_ms_max: 500, after_ms: 2_500 };
 
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = context.site()?;
-    let etcd = Etcd::up(&site, 1)?;
-    let mut groups_count = 0;
-    context.measure_in_turns(|arm, repetition| {
-        groups_count += 1;
-        measure(&site, &etcd, &settings_of(arm)?, groups_count, u64::from(repetition))
-    })
+    let mut keeper = Keeper::up(&site)?;
+    context
+        .measure_in_turns(|arm, repetition| measure(&mut keeper, &settings_of(arm)?, u64::from(repetition)))
 }
 
-fn measure(
-    site: &Site<'_>,
-    etcd: &Etcd,
-    settings: &Settings,
-    name: u64,
-    seed: u64,
-) -> Result<Measured, Trouble> {
-    let mut group = Group::up_by(site, &settings.group, etcd, settings.lease_ms, name)?;
+fn measure(keeper: &mut Keeper<'_, '_>, settings: &Settings, seed: u64) -> Result<Measured, Trouble> {
+    let mut group = keeper.group(&settings.group, settings.lease_ms)?;
     let requests = |updates_percent| Requests {
         updates_percent,
         outstanding: OUTSTANDING,
         keys: KEYS,
-        time_ms: CALM_MS + CALM_MORE_MS_MAX + settings.lease_ms + AFTER_MS,
+        time_ms: PACE.time_ms(settings.lease_ms),
         seed,
         ..Requests::default()
     };
     let writer = group.begin_to_ask("writer", requests(100))?;
     let reader = group.begin_to_ask("reader", requests(0))?;
-    let more = Random::new(seed, name).below(CALM_MORE_MS_MAX);
-    thread::sleep(Duration::from_millis(CALM_MS + more));
+    PACE.calm(&mut keeper.random(seed));
     group.kill(settings.victim);
     let (writes, reads): (GroupUseReport, GroupUseReport) = (report_of(&writer)?, report_of(&reader)?);
     let mut measured = Measured::default();

@@ -3,9 +3,14 @@
 //! Invariant: a latency runs from before a request is submitted until its answer is taken, also if it was sent to
 //! several members.
 
+mod timeline;
+
+pub use timeline::{Interval, Intervals, INTERVALS_MAX};
+
 use super::embedded::{parse_reply, write_get, write_request};
 use crate::keys::{KeyDraw, Popularity};
 use scotfree_core::Nanos;
+use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_resp::codec::Reply;
 use scotfree_rpc::{
@@ -21,6 +26,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use timeline::Timeline;
 
 /// How long a request may take before the worker gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +45,7 @@ impl Default for Requests {
             warmup_ms: 0,
             time_ms: 0,
             seed: 0,
+            intervals: None,
         }
     }
 }
@@ -75,6 +82,8 @@ pub struct Requests {
     pub time_ms: u64,
     /// Where choices begin.
     pub seed: u64,
+    /// By which intervals those that are measured are told; none if none is said.
+    pub intervals: Option<Intervals>,
 }
 
 /// Which requests to make, and of whom.
@@ -109,6 +118,10 @@ pub struct GroupUseReport {
     pub update_gap_max_ms: f64,
     /// The same of GETs.
     pub read_gap_max_ms: f64,
+    /// SETs by when they were answered, if intervals were wanted.
+    pub update_intervals: Vec<Interval>,
+    /// The same of GETs.
+    pub read_intervals: Vec<Interval>,
 }
 
 /// Makes the requests.
@@ -122,21 +135,24 @@ pub(super) fn measure(spec: &GroupUseSpec) -> Result<GroupUseReport, Trouble> {
     }
     user.run(Duration::from_millis(spec.requests.warmup_ms)).map_err(broke)?;
     let (tally, elapsed) = user.run(Duration::from_millis(spec.requests.time_ms)).map_err(broke)?;
-    let mut all = tally.updates.clone();
-    all.add(&tally.reads);
+    let Tally { updates, reads } = tally;
+    let mut all = updates.latencies.clone();
+    all.add(&reads.latencies);
     let none = || Trouble::new("measure requests of a group", "none was answered", "give it more time");
     let counters = user.client.counters();
     Ok(GroupUseReport {
         all: all.summary().ok_or_else(none)?,
-        updates: tally.updates.summary(),
-        reads: tally.reads.summary(),
+        updates: updates.latencies.summary(),
+        reads: reads.latencies.summary(),
         requests_per_s: all.count() as f64 / elapsed.as_secs_f64(),
         answered: counters.answered,
         wrong_replies: user.wrong_replies,
         given_up: counters.given_up,
         sent_again: counters.sent_again,
-        update_gap_max_ms: tally.update_gaps.max_ms(),
-        read_gap_max_ms: tally.read_gaps.max_ms(),
+        update_gap_max_ms: updates.gaps.max_ms(),
+        read_gap_max_ms: reads.gaps.max_ms(),
+        update_intervals: updates.timeline.into_intervals(),
+        read_intervals: reads.timeline.into_intervals(),
     })
 }
 
@@ -161,29 +177,56 @@ pub(super) fn group_client(members: &Members, requests: &Requests) -> io::Result
 }
 
 /// What came of requests, by kind.
-#[derive(Default)]
 struct Tally {
-    updates: Latencies,
-    reads: Latencies,
-    update_gaps: Gaps,
-    read_gaps: Gaps,
+    updates: Answers,
+    reads: Answers,
+}
+
+/// What came of requests of one kind.
+struct Answers {
+    latencies: Latencies,
+    gaps: Gaps,
+    timeline: Timeline,
 }
 
 /// How long nothing was answered, at most.
 #[derive(Default)]
 struct Gaps {
-    last: Option<Instant>,
-    max: Duration,
+    last: Option<Nanos>,
+    max: Nanos,
+}
+
+impl Tally {
+    fn new(requests: &Requests) -> Tally {
+        let answers = || Answers {
+            latencies: Latencies::default(),
+            gaps: Gaps::default(),
+            timeline: Timeline::new(requests.intervals),
+        };
+        Tally { updates: answers(), reads: answers() }
+    }
+}
+
+impl Answers {
+    fn add(&mut self, latency: Duration) {
+        let now = now_monotonic();
+        self.latencies.record(latency);
+        let gap = self.gaps.on_answer(now);
+        self.timeline.on_answer(now, gap);
+    }
 }
 
 impl Gaps {
-    fn on_answer(&mut self, now: Instant) {
-        self.max = self.last.map_or(self.max, |last| self.max.max(now - last));
+    /// How long there was no answer before this one.
+    fn on_answer(&mut self, now: Nanos) -> Nanos {
+        let gap = now.since(self.last.unwrap_or(now));
+        self.max = self.max.max(gap);
         self.last = Some(now);
+        gap
     }
 
     fn max_ms(&self) -> f64 {
-        self.max.as_secs_f64() * 1e3
+        self.max.0 as f64 / 1e6
     }
 }
 
@@ -213,7 +256,7 @@ impl<'a> User<'a> {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(self.requests);
         for key in 0..self.requests.keys {
             while !self.set(key)? {
                 self.take(&mut tally)?;
@@ -227,7 +270,7 @@ impl<'a> User<'a> {
 
     /// Makes requests for so long, and awaits all of them; those that ended later count as well.
     fn run(&mut self, time: Duration) -> io::Result<(Tally, Duration)> {
-        let (mut tally, begin) = (Tally::default(), Instant::now());
+        let (mut tally, begin) = (Tally::new(self.requests), Instant::now());
         while begin.elapsed() < time {
             while self.begun.len() < self.requests.outstanding && self.submit()? {}
             self.take(&mut tally)?;
@@ -283,15 +326,14 @@ impl<'a> User<'a> {
             let Some(since) = begun.remove(&number) else { continue };
             let GroupEvent::Answered { bytes, .. } = event else { continue };
             let reply = parse_reply(bytes);
-            let (latencies, gaps, is_right) = if number.writes {
+            let (answers, is_right) = if number.writes {
                 let is_right = reply.is_ok_and(|reply| reply == Reply::Simple("OK".into()));
-                (&mut tally.updates, &mut tally.update_gaps, is_right)
+                (&mut tally.updates, is_right)
             } else {
                 let is_right = matches!(reply, Ok(Reply::Bulk(_) | Reply::Null));
-                (&mut tally.reads, &mut tally.read_gaps, is_right)
+                (&mut tally.reads, is_right)
             };
-            latencies.record(since.elapsed());
-            gaps.on_answer(Instant::now());
+            answers.add(since.elapsed());
             *wrong_replies += u64::from(!is_right);
         }
         if begun.values().any(|since| since.elapsed() > PATIENCE) {
@@ -314,11 +356,9 @@ mod tests {
 
     #[test]
     fn a_gap_lies_between_two_answers() {
-        let (mut gaps, begin) = (Gaps::default(), Instant::now());
-        assert_eq!(gaps.max, Duration::ZERO);
-        for ms in [100, 130, 140] {
-            gaps.on_answer(begin + Duration::from_millis(ms));
-        }
+        let mut gaps = Gaps::default();
+        let told = [100, 130, 140].map(|ms| gaps.on_answer(Nanos::from_millis(ms)));
+        assert_eq!(told, [0, 30, 10].map(Nanos::from_millis));
         assert!((gaps.max_ms() - 30.0).abs() < 1e-9);
     }
 }
