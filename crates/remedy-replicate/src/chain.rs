@@ -34,6 +34,7 @@ use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
 use scotfree_state::{Known, Mark, Placed, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 /// Who answers reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -416,6 +417,10 @@ impl<S: State> Replica for Chain<S> {
         self.commit(effects);
         self.settle(effects);
         self.answer_reads(effects);
+    }
+
+    fn greet(&mut self, address: SocketAddr) {
+        self.desk.greet(address);
     }
 
     fn on_view(&mut self, now: Nanos, view: &View, effects: &mut Effects<ReplicaOwn>) {

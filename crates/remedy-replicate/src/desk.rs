@@ -9,6 +9,7 @@ use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
 
 #[derive(Clone)]
 pub(crate) struct Desk {
@@ -181,6 +182,21 @@ impl Desk {
         self.rest_due
     }
 
+    /// The member at this address is sent a datagram, without messages if there are none.
+    pub(crate) fn greet(&mut self, address: SocketAddr) {
+        let members = self.view.iter().flat_map(|view| &view.members);
+        let Some(member) =
+            members.filter(|member| member.peers == address).find(|member| member.id != self.config.id)
+        else {
+            return;
+        };
+        let datagram = self.writing.entry(member.id).or_default();
+        if datagram.is_empty() {
+            begin(datagram);
+        }
+        self.awaited.insert(member.id);
+    }
+
     /// Sends what is being written, unless nobody waits for it and it is not yet time.
     pub(crate) fn flush(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         if self.rest_due.take_if(|due| *due <= now).is_some() {
@@ -266,7 +282,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::replica::{Limits, StableWhen};
-    use crate::toy::{config, view};
+    use crate::toy::{address, config, view};
     use scotfree_core::Effect;
 
     /// Member 1 of a group of two.
@@ -300,6 +316,17 @@ mod tests {
             assert!(desk.take_view(&stated));
             assert_eq!(desk.myself().is_some(), is_meant, "life {boot}");
         }
+    }
+
+    #[test]
+    fn who_does_not_authenticate_is_sent_a_datagram_if_it_is_at_a_members_address() {
+        let mut desk = desk(Limits::default());
+        desk.greet(address(1));
+        desk.greet(address(3));
+        assert_eq!(flushed(&mut desk, Nanos(0)), Vec::<usize>::new(), "itself, and a stranger");
+        desk.greet(address(2));
+        desk.greet(address(2));
+        assert_eq!(flushed(&mut desk, Nanos(0)), [HEAD_BYTES]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use scotfree_core::{Effects, Nanos};
 use scotfree_state::{State, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
 
 /// A request, wherever it was sent first: see [`scotfree_state::request_of`].
 pub(crate) type Request = ([u8; 16], u64);
@@ -376,6 +377,10 @@ impl<S: State> Replica for Hermes<S> {
             }
         }
         self.go_on(now, effects);
+    }
+
+    fn greet(&mut self, address: SocketAddr) {
+        self.desk.greet(address);
     }
 
     fn on_view(&mut self, now: Nanos, view: &View, effects: &mut Effects<ReplicaOwn>) {

@@ -217,6 +217,10 @@ pub trait Replica {
     /// A datagram arrived.
     fn on_message(&mut self, now: Nanos, message: &[u8], effects: &mut Effects<ReplicaOwn>);
 
+    /// What comes from this address does not authenticate. If it is a member's, that is sent a datagram in return: who
+    /// has another key learns so from what it cannot read.
+    fn greet(&mut self, address: SocketAddr);
+
     /// The membership has a view. One that does not come after the present one changes nothing.
     fn on_view(&mut self, now: Nanos, view: &View, effects: &mut Effects<ReplicaOwn>);
 

@@ -198,7 +198,7 @@ pub(crate) struct Group<M> {
     said: Vec<(u8, Said)>,
 }
 
-fn address(id: u8) -> SocketAddr {
+pub(crate) fn address(id: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, id], 1))
 }
 

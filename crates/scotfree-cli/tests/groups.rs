@@ -3,6 +3,8 @@
 
 #[path = "groups/by_file.rs"]
 mod by_file;
+#[path = "groups/full_disk.rs"]
+mod full_disk;
 #[path = "groups/trouble.rs"]
 mod trouble;
 
@@ -19,14 +21,16 @@ use scotfree_stage::scratch::Scratch;
 use scotfree_wire::ClusterKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SECRET: [u8; 32] = [9; 32];
+const SCOT: &str = env!("CARGO_BIN_EXE_scot");
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -57,6 +61,10 @@ struct Group {
     membership: String,
     log_size: &'static str,
     addresses: Vec<(SocketAddr, SocketAddr)>,
+    /// How `scot` is started at the place of a member.
+    program: fn(u8) -> Command,
+    /// Where clients are.
+    clients_ip: IpAddr,
     members: BTreeMap<u8, Running>,
 }
 
@@ -76,7 +84,22 @@ impl Group {
         let free = free_addresses(8);
         let addresses = free.chunks(2).map(|pair| (pair[0], pair[1])).collect();
         let membership = membership(folder.path());
-        Group { folder, protocol, membership, log_size: "16M", addresses, members: BTreeMap::new() }
+        (1..=4).for_each(|place| fs::create_dir(folder.path().join(place.to_string())).expect("it is ours"));
+        Group {
+            folder,
+            protocol,
+            membership,
+            log_size: "16M",
+            addresses,
+            program: |_| Command::new(SCOT),
+            clients_ip: LOCALHOST,
+            members: BTreeMap::new(),
+        }
+    }
+
+    /// Where a member's files lie.
+    fn folder_of(&self, place: u8) -> PathBuf {
+        self.folder.path().join(place.to_string())
     }
 
     fn said(&self, id: u8) -> String {
@@ -94,9 +117,9 @@ impl Group {
         let (peers, clients) = self.addresses[usize::from(place) - 1];
         let said = path(&format!("said-{place}"));
         let said = File::options().append(true).create(true).open(said).expect("a file");
-        let mut scot = Command::new(env!("CARGO_BIN_EXE_scot"));
+        let mut scot = (self.program)(place);
         scot.arg("kv").args(["--listen", &clients.to_string(), "--peers", &peers.to_string()]);
-        scot.arg("--log").arg(path(&format!("{place}.wal"))).args(["--log-size", self.log_size]);
+        scot.arg("--log").arg(self.folder_of(place).join("kv.wal")).args(["--log-size", self.log_size]);
         scot.arg("--key-file").arg(path("key")).args(["--group", group, "--member", &id.to_string()]);
         scot.args(["--protocol", self.protocol, "--membership", &self.membership]);
         scot.stdout(Stdio::null()).stderr(said);
@@ -127,13 +150,18 @@ impl Group {
 
     /// A client that goes to any member.
     fn client(&self, ids: &[u8], reads: Policy) -> Client {
+        self.client_named(*b"client of groups", ids, reads)
+    }
+
+    /// One of several that write: each has a name of its own.
+    fn client_named(&self, name: [u8; 16], ids: &[u8], reads: Policy) -> Client {
         let address = |id: u8| self.addresses[usize::from(id) - 1].1;
-        let here = "127.0.0.1:0".parse().expect("an address");
+        let here = SocketAddr::new(self.clients_ip, 0);
         let socket = UdpTransport::bind(here, &UdpConfig::default()).expect("a port is free");
         let runtime =
             ClientRuntime::new(socket, ClientOptions::new(address(ids[0]), ClusterKey::from_bytes(SECRET)));
         let members = ids.iter().map(|id| GroupMember { id: *id, address: address(*id) }).collect();
-        let mut options = GroupOptions::new(members, *b"client of groups", 7);
+        let mut options = GroupOptions::new(members, name, 7);
         options.reads = reads;
         options.give_up_after = Nanos::from_secs(40);
         options.is_not_serving = |reply| reply.windows(12).any(|part| part == b"-NOTSERVING ");
@@ -228,16 +256,18 @@ fn three_members_of_a_file_keep_one_count_whichever_is_asked() {
 
 /// An etcd in the folder, on ports that were free.
 fn etcd(folder: &Path) -> Option<(Running, u16)> {
+    etcd_at(LOCALHOST, folder)
+}
+
+fn etcd_at(ip: IpAddr, folder: &Path) -> Option<(Running, u16)> {
     let Some(program) = find_tool("etcd") else {
         eprintln!("SKIP: etcd is not installed: apt-get install etcd-server");
         return None;
     };
-    let port = || {
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port()
-    };
+    let port =
+        || std::net::TcpListener::bind((ip, 0)).and_then(|free| free.local_addr()).expect("a port").port();
     let (clients, peers) = (port(), port());
-    let (clients_url, peers_url) =
-        (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
+    let (clients_url, peers_url) = (format!("http://{ip}:{clients}"), format!("http://{ip}:{peers}"));
     let mut command = Command::new(program);
     command.arg("--data-dir").arg(folder.join("etcd")).args(["--name", "e", "--logger", "zap"]);
     command.args(["--listen-client-urls", &clients_url, "--advertise-client-urls", &clients_url]);
@@ -247,13 +277,13 @@ fn etcd(folder: &Path) -> Option<(Running, u16)> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let running = Running(command.spawn().expect("etcd starts"));
-    let answers = || std::net::TcpStream::connect(("127.0.0.1", clients)).is_ok();
+    let answers = || std::net::TcpStream::connect((ip, clients)).is_ok();
     assert!(wait_until(PATIENCE, answers), "etcd does not answer");
     Some((running, clients))
 }
 
 fn scot(words: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_scot")).args(words).output().expect("scot runs");
+    let output = Command::new(SCOT).args(words).output().expect("scot runs");
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }

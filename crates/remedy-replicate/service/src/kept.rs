@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Kept {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 format!("{}: it does not say which history of the group the log holds ({error}): move it away, and this member takes the whole state of another", path.display())
             })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Form::default(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Form::default(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
         Ok(Kept { path: path.to_owned(), form })
@@ -49,17 +49,52 @@ impl Kept {
         if form == self.form {
             return Ok(());
         }
+        self.write(&form).map_err(|error| self.describe(&error))?;
         self.form = form;
-        self.write().map_err(|error| format!("{}: {error}", self.path.display()))
+        Ok(())
     }
 
-    fn write(&self) -> std::io::Result<()> {
+    fn describe(&self, error: &io::Error) -> String {
+        let next = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": make room there",
+            _ => "",
+        };
+        format!("writing the view of the group to {} failed: {error}{next}", self.path.display())
+    }
+
+    fn write(&self, form: &Form) -> io::Result<()> {
         let beside = self.path.with_extension("group-new");
         let mut file = File::create(&beside)?;
-        file.write_all(&serde_json::to_vec(&self.form).expect("two numbers are JSON"))?;
+        file.write_all(&serde_json::to_vec(form).expect("two numbers are JSON"))?;
         file.sync_all()?;
         std::fs::rename(&beside, &self.path)?;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn what_could_not_be_written_is_written_when_it_can_be() {
+        let folder = std::env::temp_dir().join(format!("scot-{}-kept", std::process::id()));
+        let path = folder.join("kv.wal.group");
+        let mut kept = Kept::open(&path).unwrap();
+        let problem = kept.keep(Some(1), 1).unwrap_err();
+        assert!(problem.contains("kv.wal.group failed"), "{problem}");
+        std::fs::create_dir_all(&folder).unwrap();
+        kept.keep(Some(1), 1).unwrap();
+        assert_eq!(Kept::open(&path).unwrap().lineage(), Some(1));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_has_no_room_is_told_to_make_some() {
+        let kept = Kept { path: "kv.wal.group".into(), form: Form::default() };
+        let problem = kept.describe(&ErrorKind::StorageFull.into());
+        assert!(problem.contains("view of the group to kv.wal.group") && problem.contains("make room"));
     }
 }

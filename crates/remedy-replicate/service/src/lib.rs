@@ -10,6 +10,7 @@ mod kept;
 mod maker;
 mod owed;
 mod peers;
+mod refused;
 mod service;
 #[cfg(test)]
 mod tests;

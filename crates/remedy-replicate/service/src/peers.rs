@@ -36,12 +36,12 @@ impl Peers {
         self.dropped
     }
 
-    /// Takes what has come; whether there may be more.
-    pub(crate) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<bool> {
+    /// Takes what has come, and from where; whether there may be more.
+    pub(crate) fn receive(&mut self, mut take: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         let mut rx = self.rx.take().expect("the burst is put back below");
         let count = self.transport.rx_burst(&mut rx);
         if count.is_ok() {
-            rx.iter().for_each(|packet| take(packet.bytes));
+            rx.iter().for_each(|packet| take(packet.from, packet.bytes));
         }
         self.rx = Some(rx);
         count.map(|count| count == BURST_MAX)

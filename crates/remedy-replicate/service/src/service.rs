@@ -8,8 +8,9 @@ use crate::any_life::{refusal, Known};
 use crate::kept::Kept;
 use crate::owed::{Owed, OwedWrite};
 use crate::peers::Peers;
+use crate::refused::Refused;
 use crate::tickets::{Held, Tickets};
-use remedy_replicate::{Decline, Replica, ReplicaOwn, Write};
+use remedy_replicate::{Decline, Refusal, Replica, ReplicaOwn, Write};
 use remedy_replicate_membership::{Membership, MembershipEvent};
 use scotfree_core::{Effect, Effects, Nanos, SessionId};
 use scotfree_io::{monotonic_at, now_boottime, now_monotonic};
@@ -57,6 +58,7 @@ pub struct ReplicatedService {
     /// By what the sessions here are known to the group.
     names: BTreeMap<SessionId, [u8; 16]>,
     inner_replies: Replies,
+    refused: Refused,
     events: Vec<MembershipEvent>,
     /// The request that is being executed at this moment.
     executing: Option<u64>,
@@ -76,6 +78,7 @@ impl ReplicatedService {
             owed: Owed::default(),
             settled: VecDeque::new(),
             inner_replies: Replies::new(),
+            refused: Refused::default(),
             events: Vec::new(),
             executing: None,
             broken: None,
@@ -173,13 +176,23 @@ impl ReplicatedService {
     // ---- what comes in
 
     fn receive(&mut self) -> std::io::Result<()> {
-        let Parts { peers, machine, .. } = &mut self.parts;
-        let effects = &mut self.effects;
-        for _ in 0..BURSTS_PER_POLL_MAX {
+        let Parts { peers, machine, say, .. } = &mut self.parts;
+        let (effects, refused) = (&mut self.effects, &mut self.refused);
+        let mut take = |from, bytes: &[u8]| {
             // The clock is read behind the arrival: a lease that ended before is over.
-            if !peers.receive(|bytes| machine.on_message(now_boottime(), bytes, effects))? {
+            let now = now_boottime();
+            machine.on_message(now, bytes, effects);
+            if refused.look(now, from, machine.counters()) {
+                machine.greet(from);
+            }
+        };
+        for _ in 0..BURSTS_PER_POLL_MAX {
+            if !peers.receive(&mut take)? {
                 break;
             }
+        }
+        for line in refused.take_lines() {
+            say(&line);
         }
         Ok(())
     }
@@ -219,27 +232,26 @@ impl ReplicatedService {
         ));
     }
 
-    fn keep(&mut self) {
+    /// What is not kept is not acted upon: one that cannot write it says nothing more to anybody.
+    fn keep(&mut self) -> Result<(), String> {
         let Parts { machine, kept, .. } = &mut self.parts;
-        if let Err(error) = kept.keep(machine.lineage(), machine.epoch()) {
-            self.broken.get_or_insert(error);
-        }
+        kept.keep(machine.lineage(), machine.epoch())
     }
 
-    fn send(&mut self, now: Nanos) -> std::io::Result<()> {
+    fn send(&mut self, now: Nanos) -> Result<(), String> {
         self.parts.machine.flush(now, &mut self.effects);
-        self.keep();
-        self.parts.peers.send(&self.effects)?;
+        self.keep()?;
+        self.parts.peers.send(&self.effects).map_err(|error| of_socket(&error))?;
         self.effects.clear();
         self.processed = 0;
         Ok(())
     }
 
-    fn turn(&mut self, now: Nanos, wants_stable: bool, replies: &mut Replies) -> std::io::Result<()> {
+    fn turn(&mut self, now: Nanos, wants_stable: bool, replies: &mut Replies) -> Result<(), String> {
         self.hear(now);
         // What a new view replaces is not to be found again as if it were of the group.
-        self.keep();
-        self.receive()?;
+        self.keep()?;
+        self.receive().map_err(|error| of_socket(&error))?;
         if self.parts.machine.next_timer().is_some_and(|at| at <= now) {
             self.parts.machine.on_timer(now, &mut self.effects);
         }
@@ -325,6 +337,10 @@ impl ReplicatedService {
     }
 }
 
+fn of_socket(error: &std::io::Error) -> String {
+    format!("the socket between members: {error}")
+}
+
 fn pass_on_sessions(inner: &Replies, replies: &mut Replies) {
     let mut index = 0;
     while let Some(report) = inner.report(index) {
@@ -392,7 +408,7 @@ impl Handler for ReplicatedService {
             return;
         }
         if let Err(error) = self.turn(now_boottime(), wants_stable, replies) {
-            self.broken = Some(format!("the socket between members: {error}"));
+            self.broken.get_or_insert(error);
         }
     }
 
@@ -447,6 +463,11 @@ impl Handler for ReplicatedService {
                 counters.other_epoch,
             ),
             ("scotfree_group_refused_total", "Datagrams refused.", counters.refused.values().sum()),
+            (
+                "scotfree_group_not_authentic_total",
+                "Of these, not made under this group's key.",
+                counters.refused.get(&Refusal::BadMac).copied().unwrap_or(0),
+            ),
             ("scotfree_group_dropped_total", "Datagrams that found no room.", self.parts.peers.dropped()),
             ("scotfree_group_views_total", "Views taken.", counters.views),
             (
@@ -461,8 +482,10 @@ impl Handler for ReplicatedService {
     }
 
     fn not_serving(&self) -> Option<&'static str> {
-        match self.parts.machine.is_serving(now_boottime()) {
-            Ok(()) => None,
+        let now = now_boottime();
+        match self.parts.machine.is_serving(now) {
+            // One that has the state may yet be heard by nobody.
+            Ok(()) => self.refused.hears_nobody(now, self.parts.machine.counters()),
             Err(Decline::NoLease) => Some("this member's lease is over, or it has none yet"),
             Err(_) => Some("this member is in no view of its group"),
         }

@@ -17,6 +17,7 @@ use scotfree_state::request_of;
 use scotfree_wire::Identity;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -82,6 +83,8 @@ impl Replica for Played {
     }
 
     fn on_message(&mut self, _now: Nanos, _message: &[u8], _effects: &mut Effects<ReplicaOwn>) {}
+
+    fn greet(&mut self, _address: SocketAddr) {}
 
     fn on_view(&mut self, _now: Nanos, _view: &View, _effects: &mut Effects<ReplicaOwn>) {}
 
@@ -281,4 +284,16 @@ fn a_session_is_as_far_as_what_is_stable_and_its_writes_have_their_names_in_the_
         given.iter().map(|(_, identity)| request_of(identity)).collect()
     };
     assert_eq!(names(&member.given()), names(&before[1..]));
+}
+
+#[test]
+fn a_member_that_cannot_keep_its_view_does_nothing_more() {
+    let folder = Folder::new("no-room");
+    let mut member = Member::start(&folder.0);
+    std::fs::create_dir(folder.0.join("kept.group-new")).unwrap();
+    member.script.borrow_mut().says.push_back(Says::Answer(1));
+    member.service.poll(false, &mut member.replies);
+    let why = member.service.broken().unwrap();
+    assert!(why.contains("writing the view of the group"), "{why}");
+    assert_eq!(member.script.borrow().says.len(), 1, "the machine was not moved along");
 }

@@ -65,6 +65,19 @@ fn one_that_was_started_again_does_not_say_that_it_has_the_state_because_the_fil
     group.await_said(3, "says that this member has the state, and it has not");
 }
 
+#[test]
+fn members_that_do_not_mean_the_same_group_say_so() {
+    let mut group = Group::new("group-other-by-file", "craq", static_file);
+    assert!(group.init(&[]).0);
+    (1..=2).for_each(|id| group.start(id));
+    let mut third = group.command(3, 3, "other");
+    group.members.insert(3, Running(third.spawn().expect("scot starts")));
+    for (id, other) in [(2, 3), (3, 2)] {
+        let address = group.addresses[other - 1].0;
+        group.await_said(id, &format!("from {address}: of another group"));
+    }
+}
+
 fn hang_up(group: &Group, ids: &[u8]) {
     for id in ids {
         group.members[id].signal(Signal::HUP);

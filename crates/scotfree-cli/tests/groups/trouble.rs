@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// Three members at an etcd, all full.
-fn group_at_etcd(name: &str, protocol: &'static str) -> Option<(Scratch, Running, Group)> {
+pub(super) fn group_at_etcd(name: &str, protocol: &'static str) -> Option<(Scratch, Running, Group)> {
     let ground = Scratch::new(&format!("{name}-etcd")).expect("temporary files can be written");
     let (etcd, port) = etcd(ground.path())?;
     let place = format!("etcd:http://127.0.0.1:{port}/scotfree/g");
@@ -16,19 +16,27 @@ fn group_at_etcd(name: &str, protocol: &'static str) -> Option<(Scratch, Running
     Some((ground, etcd, group))
 }
 
-fn start_all(group: &mut Group) {
+pub(super) fn start_all(group: &mut Group) {
     (1..=3).for_each(|id| group.start(id));
     (1..=3).for_each(|id| group.await_said(id, "this one is full"));
 }
 
 fn health(metrics: SocketAddr) -> String {
+    asked(metrics, "healthz")
+}
+
+fn asked(metrics: SocketAddr, page: &str) -> String {
     let mut answer = String::new();
     if let Ok(mut stream) = TcpStream::connect(metrics) {
         // One that has closed says nothing, and is asked again.
-        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n");
+        let _ = write!(stream, "GET /{page} HTTP/1.1\r\n\r\n");
         let _ = stream.read_to_string(&mut answer);
     }
     answer
+}
+
+fn free_tcp_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free")
 }
 
 fn await_health(metrics: SocketAddr, words: &str) {
@@ -39,8 +47,7 @@ fn await_health(metrics: SocketAddr, words: &str) {
 #[test]
 fn while_etcd_is_away_a_member_says_that_it_does_not_serve_and_comes_back_by_itself() {
     let Some((_ground, etcd, mut group)) = group_at_etcd("group-away", "craq") else { return };
-    let metrics = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let metrics = metrics.expect("a port is free");
+    let metrics = free_tcp_address();
     let mut first = group.command(1, 1, "g");
     first.args(["--metrics", &metrics.to_string()]);
     group.members.insert(1, Running(first.spawn().expect("scot starts")));
@@ -52,10 +59,8 @@ fn while_etcd_is_away_a_member_says_that_it_does_not_serve_and_comes_back_by_its
     await_health(metrics, "lease is over");
     assert!(health(metrics).contains("503"));
     // Who waits for a member learns why that takes so long, and goes on waiting.
-    let waiting = Command::new(env!("CARGO_BIN_EXE_scot"))
-        .args(["group", "add", &group.membership, "1"])
-        .stdout(Stdio::piped())
-        .spawn();
+    let waiting =
+        Command::new(SCOT).args(["group", "add", &group.membership, "1"]).stdout(Stdio::piped()).spawn();
     let mut waiting = Running(waiting.expect("scot starts"));
     let mut said = String::new();
     let mut out = std::io::BufReader::new(waiting.0.stdout.take().expect("it is piped"));
@@ -102,8 +107,17 @@ const VALUE: [u8; 1_150] = {
 };
 
 impl Client {
+    /// How many of so many keys hold what [`Client::fill`] has written.
+    pub(super) fn filled(&mut self, count: usize) -> usize {
+        let is_there = |number: &usize| {
+            let key = format!("key-{number}");
+            self.ask(RequestKind::Read, &[b"GET", key.as_bytes()], 1, |_| {}) == [5]
+        };
+        (0..count).filter(is_there).count()
+    }
+
     /// Writes so many keys, many at once.
-    fn fill(&mut self, count: usize) {
+    pub(super) fn fill(&mut self, count: usize) {
         let (mut begun, mut answered) = (0, 0);
         let deadline = Instant::now() + 3 * PATIENCE;
         while answered < count {
@@ -144,8 +158,22 @@ fn who_is_configured_wrongly_is_told_so_and_the_others_go_on() {
     // Another key: it finds the group at etcd, and no member believes it.
     let key = group.folder.path().join("key");
     fs::write(&key, scotfree_core::to_hex(&[8; 32])).expect("the folder is ours");
-    group.start(4);
+    let metrics = free_tcp_address();
+    let mut fourth = group.command(4, 4, "g");
+    group
+        .members
+        .insert(4, Running(fourth.args(["--metrics", &metrics.to_string()]).spawn().expect("scot starts")));
     group.await_said(4, "this one is joining");
+    // Each of the two that do not understand each other says whom.
+    for (id, other) in [(3, 4), (4, 3)] {
+        let address = group.addresses[other - 1].0;
+        group.await_said(id, &format!("from {address} did not authenticate: is --key-file the same"));
+    }
+    await_health(metrics, "what other members send does not authenticate");
+    let counted = asked(metrics, "metrics");
+    let not_authentic =
+        counted.lines().find_map(|line| line.strip_prefix("scotfree_group_not_authentic_total "));
+    assert!(not_authentic.is_some_and(|count| count != "0"), "{counted}");
     let answers = client.increment(100, |_| {});
     assert_counted(&answers, 1);
     let (is_full, text) = scot(&["group", "add", &group.membership, "4", "--wait", "1"]);
