@@ -21,6 +21,7 @@ pub mod report;
 pub mod rng;
 mod run;
 mod simulation;
+mod timing;
 pub mod trace;
 mod travel;
 
@@ -30,5 +31,6 @@ pub use protocol::{EntryOf, FailureOf, HappeningOf, Outcome, Protocol};
 pub use report::{Counters, Failure, Tally, Violation};
 pub use run::{come_to_rest, run, STEPS_MAX};
 pub use simulation::{Kind, Simulation, Told, Worlds};
+pub use timing::Timing;
 pub use trace::{Depth, Happening, Loss};
 pub use travel::{Packet, Packets, Travel};

@@ -11,6 +11,7 @@ mod membership;
 mod model;
 mod scenario;
 mod state;
+pub mod timed;
 mod world;
 
 pub use model::{Numbers, Op, Reply};
@@ -18,7 +19,10 @@ pub use scenario::{Place, Protocol, Scenario, Trouble};
 pub use state::Kept;
 pub use world::{Invariant, Report, World};
 
-use scotfree_sim::{Simulation, Worlds};
+use scotfree_sim::{Simulation, Timing, Worlds};
+
+/// Groups in simulated time, for who asks for numbers by their names.
+pub const TIMING: &dyn Timing = &timed::GroupTiming;
 
 /// This world, for who runs worlds by their names.
 pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
