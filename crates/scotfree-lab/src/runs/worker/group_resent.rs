@@ -50,12 +50,15 @@ pub struct GroupResentReport {
     pub differing: u64,
     /// Answers that were none.
     pub refused: u64,
+    /// How often a member had no room for the moment, and was sent the same again.
+    pub put_off: u64,
     /// What the counters say at last.
     pub counted: u64,
 }
 
 /// A request under way.
 struct Underway {
+    identity: Identity,
     /// Answers that are to come.
     left: u32,
     answer: Option<Reply>,
@@ -154,8 +157,13 @@ impl<'a> Sender<'a> {
             let (_, session) = self.sessions[((first + place) % all) as usize];
             self.submit(session, number, identity)?;
         }
-        self.underway.insert(number, Underway { left: copies as u32, answer: None });
+        self.underway.insert(number, Underway { identity, left: copies as u32, answer: None });
         Ok(())
+    }
+
+    fn send_again(&mut self, session: SessionHandle, number: u64) -> io::Result<()> {
+        let identity = self.underway[&number].identity;
+        self.submit(session, number, identity)
     }
 
     /// As a group's client makes it: its count, the member that has it first, and that one's life.
@@ -186,7 +194,9 @@ impl<'a> Sender<'a> {
                     has_come = true;
                     let answer = parse_reply(reply.bytes.unwrap_or_default());
                     let Some(number) = self.places.remove(&(session, reply.seq.0)) else { continue };
-                    on_answer(&mut self.underway, &mut self.report, number, answer);
+                    if on_answer(&mut self.underway, &mut self.report, number, answer) {
+                        self.send_again(session, number)?;
+                    }
                 }
                 ClientEvent::Closed { .. } => return Err(io::Error::other("a session has ended")),
                 ClientEvent::Opened { .. } => {}
@@ -226,24 +236,33 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// Takes an answer; whether it is to be sent again, as a group's client does it.
 fn on_answer(
     underway: &mut BTreeMap<u64, Underway>,
     report: &mut GroupResentReport,
     number: u64,
     answer: Result<Reply, String>,
-) {
-    let Some(request) = underway.get_mut(&number) else { return };
+) -> bool {
+    let Some(request) = underway.get_mut(&number) else { return false };
+    if matches!(&answer, Ok(Reply::Error(why)) if why.starts_with("BUSY")) {
+        report.put_off += 1;
+        return true;
+    }
     request.left -= 1;
     match answer {
         Ok(answer @ Reply::Integer(_)) => {
             report.differing += u64::from(request.answer.as_ref().is_some_and(|other| *other != answer));
             request.answer = Some(answer);
         }
-        _ => report.refused += 1,
+        other => {
+            eprintln!("request {number} is refused: {other:?}");
+            report.refused += 1;
+        }
     }
     if request.left == 0 {
         underway.remove(&number);
     }
+    false
 }
 
 fn request(kind: RequestKind, payload: &[u8]) -> Request<'_> {
@@ -274,12 +293,16 @@ mod tests {
     #[test]
     fn a_request_is_done_when_all_have_answered_and_differing_answers_are_counted() {
         let mut report = GroupResentReport::default();
-        let mut underway = BTreeMap::from([(7, Underway { left: 3, answer: None })]);
-        for answer in [Ok(Reply::Integer(4)), Err("none".to_owned()), Ok(Reply::Integer(5))] {
+        let identity = Identity { client: [1; 16], number: 7 };
+        let mut underway = BTreeMap::from([(7, Underway { identity, left: 3, answer: None })]);
+        let busy = Reply::Error("BUSY no room".to_owned());
+        let answers = [Ok(Reply::Integer(4)), Ok(busy), Err("none".to_owned()), Ok(Reply::Integer(5))];
+        let is_again = answers.map(|answer| {
             assert!(!underway.is_empty());
-            on_answer(&mut underway, &mut report, 7, answer);
-        }
+            on_answer(&mut underway, &mut report, 7, answer)
+        });
+        assert_eq!(is_again, [false, true, false, false]);
         assert!(underway.is_empty());
-        assert_eq!((report.differing, report.refused), (1, 1));
+        assert_eq!((report.differing, report.refused, report.put_off), (1, 1, 1));
     }
 }
