@@ -318,6 +318,31 @@ mod tests {
         }
     }
 
+    /// G2: neither of one that is over nor of one that this member does not know yet.
+    #[test]
+    fn what_was_said_in_another_view_is_not_taken() {
+        for (epoch, is_taken) in [(1, false), (2, true), (3, false)] {
+            let mut desk = desk(Limits::default());
+            assert!(desk.take_view(&view(2, &[1, 2], &[])));
+            assert_eq!(desk.open(&said_by_the_other(epoch)).is_some(), is_taken, "in epoch {epoch}");
+            assert_eq!(desk.counters.other_epoch, u64::from(!is_taken));
+        }
+    }
+
+    /// A datagram of member 2, in the view of this epoch.
+    fn said_by_the_other(epoch: u64) -> Vec<u8> {
+        let mut desk = Desk::new(config(2, StableWhen::InMemory));
+        assert!(desk.take_view(&view(epoch, &[1, 2], &[])));
+        let mut effects = Effects::new();
+        desk.tell(MemberId(1), 1, 0, &mut effects, |_| {});
+        desk.flush(Nanos(0), &mut effects);
+        let sent = effects.iter().find_map(|effect| match effect {
+            Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
+            _ => None,
+        });
+        sent.unwrap()
+    }
+
     #[test]
     fn who_does_not_authenticate_is_sent_a_datagram_if_it_is_at_a_members_address() {
         let mut desk = desk(Limits::default());
