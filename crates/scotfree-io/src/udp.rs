@@ -32,8 +32,11 @@ pub struct UdpConfig {
     pub peer: Option<SocketAddr>,
     /// How many datagrams one system call moves at most.
     pub burst_max: usize,
-    /// The largest IP packet of the path; datagrams that would need fragments are dropped and counted.
+    /// The largest IP packet that is sent; datagrams that would need a larger one are dropped and counted.
     pub link_mtu_bytes: usize,
+    /// Whether the kernel may cut a packet that is longer than the frames of its way into fragments. Otherwise it is
+    /// dropped and counted as well.
+    pub may_fragment: bool,
     /// The kernel buffer for what has arrived; when full, the kernel drops and we count.
     pub receive_buffer_bytes: usize,
     /// The kernel buffer for what is to leave; when full, [`Transport::tx_burst`] takes fewer.
@@ -50,6 +53,7 @@ impl Default for UdpConfig {
             peer: None,
             burst_max: 64,
             link_mtu_bytes: 1_500,
+            may_fragment: false,
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: 4 << 20,
             tx_stamps_max: 1_024,
@@ -354,11 +358,16 @@ impl AsFd for UdpTransport {
 fn configure(fd: &OwnedFd, address: SocketAddr, config: &UdpConfig) -> io::Result<()> {
     socket::set_buffers(fd, config.receive_buffer_bytes, config.send_buffer_bytes)?;
     socket::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-    // A datagram that does not fit the path is refused here rather than fragmented on the way.
+    // A datagram that does not fit the path is refused here rather than fragmented on the way, unless it may be.
+    let (v4, v6) = if config.may_fragment {
+        (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT)
+    } else {
+        (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO)
+    };
     if address.is_ipv4() {
-        return socket::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+        return socket::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4);
     }
-    socket::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    socket::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
     // One family per socket, so that a peer has one address only.
     socket::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
 }

@@ -4,7 +4,7 @@
 
 use remedy_replicate::DATAGRAM_BYTES_MAX;
 use scotfree_core::{Effect, Effects};
-use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_io::udp::{UdpConfig, UdpCounters, UdpTransport};
 use scotfree_io::{RxBurst, Transport, TxPacket};
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Peers> {
         // The kernel cuts what is longer than a frame, and puts it together again.
-        let config = UdpConfig { link_mtu_bytes: 65_535, ..UdpConfig::default() };
+        let config = UdpConfig { link_mtu_bytes: 65_535, may_fragment: true, ..UdpConfig::default() };
         let transport = UdpTransport::bind(address, &config)?;
         Ok(Peers { transport, rx: Some(RxBurst::new(BURST_MAX, DATAGRAM_BYTES_MAX)), dropped: 0 })
     }
@@ -32,8 +32,10 @@ impl Peers {
         self.transport.poll_fd()
     }
 
+    /// Datagrams that were not sent: for want of room, or since the kernel would not take them.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+        let UdpCounters { tx_too_long, tx_unroutable, .. } = self.transport.counters();
+        self.dropped + tx_too_long + tx_unroutable
     }
 
     /// Takes what has come, and from where; whether there may be more.

@@ -468,7 +468,7 @@ impl Handler for ReplicatedService {
                 "Of these, not made under this group's key.",
                 counters.refused.get(&Refusal::BadMac).copied().unwrap_or(0),
             ),
-            ("scotfree_group_dropped_total", "Datagrams that found no room.", self.parts.peers.dropped()),
+            ("scotfree_group_dropped_total", "Datagrams that could not be sent.", self.parts.peers.dropped()),
             ("scotfree_group_views_total", "Views taken.", counters.views),
             (
                 "scotfree_group_snapshots_given_total",
