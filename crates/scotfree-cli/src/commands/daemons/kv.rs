@@ -34,6 +34,8 @@ const LOG: Size = Size(128 << 20);
 const PROTOCOL: &str = "craq";
 /// By how much clocks go wrong at most, in parts of a million.
 const DRIFT_PPM_MAX: u32 = 500;
+/// Of a member of a group without devices: each client has two with each member.
+const MEMBER_SESSIONS_MAX: usize = 8_192;
 /// How long writes that were answered from memory wait for others to be stored with.
 const GATHERED_FOR: Nanos = Nanos::from_millis(1);
 
@@ -352,9 +354,11 @@ fn runtime(
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     let mut config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
-    if plan.group.is_some() && !plan.devices.is_empty() {
+    match (&plan.group, plan.devices.is_empty()) {
         // A device's log keeps no identities: what it gives back would be another request than what was sent elsewhere.
-        config.extensions = ExtensionSet::KEYS.with(ExtensionSet::OBJECT);
+        (Some(_), false) => config.extensions = ExtensionSet::KEYS.with(ExtensionSet::OBJECT),
+        (Some(_), true) => config.sessions_max = MEMBER_SESSIONS_MAX,
+        (None, _) => {}
     }
     let options = ServerOptions { spin: spin_of(kv.spin_us), ..ServerOptions::default() };
     Ok(ServerRuntime::new(transport, service, config, sessions_of(plan, recovery), options))
