@@ -1,13 +1,14 @@
 //! A device in front of a member of a group: what it has acknowledged when the member dies is executed by the group once,
 //! when the member is back.
 
+mod written;
+
 use scotfree_stage::config::Source;
-use scotfree_stage::history::HistoryOptions;
 use scotfree_stage::netns::{access, Access, Lab};
 use scotfree_stage::process::{find_tool, wait_until, Process, ProcessSpec, Socket};
 use scotfree_stage::scratch::Scratch;
 use scotfree_stage::topology::Topology;
-use scotfree_stage::worker::history::{HistoryControl, HistorySpec};
+use scotfree_stage::worker::history::HistoryControl;
 use scotfree_stage::worker::metrics::{Counts, MetricsSpec};
 use scotfree_stage::worker::{parse_report, WorkerSpec};
 use std::fs;
@@ -15,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use written::Written;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SCOT: &str = env!("CARGO_BIN_EXE_scot");
@@ -28,7 +30,7 @@ const AT_STAKE: u64 = 20;
 struct Site {
     lab: Lab,
     folder: Scratch,
-    history: Option<(Process, HistoryControl)>,
+    history: Option<Written>,
     started_count: usize,
 }
 
@@ -123,29 +125,21 @@ impl Site {
     }
 
     fn begin_history(&mut self) {
-        let options = HistoryOptions {
-            key_writers: 2,
-            outstanding_max: 4,
-            ..HistoryOptions::new(SIDECAR.parse().expect("an address"))
-        };
-        let spec = HistorySpec { socket: self.file("history.socket"), options, server: None };
-        let text = serde_json::to_vec(&WorkerSpec::History(spec)).expect("it is JSON");
-        fs::write(self.file("history.json"), text).expect("it can be written");
-        let worker = self.scot("client", &["lab-worker", "history.json"]);
-        worker.wait_for_output("ready", PATIENCE).expect("it answers");
-        let control = HistoryControl::connect(&self.file("history.socket"), &worker).expect("it answers");
-        self.history = Some((worker, control));
+        let folder = self.folder.path().to_owned();
+        self.history = Some(Written::begin(SIDECAR, &folder, |words| self.scot("client", words)));
         self.history().write().expect("it writes");
     }
 
-    fn history(&mut self) -> &mut HistoryControl {
-        &mut self.history.as_mut().expect("it was begun").1
+    fn written(&mut self) -> &mut Written {
+        self.history.as_mut().expect("it was begun")
     }
 
-    /// Tokens that set keys and are acknowledged.
+    fn history(&mut self) -> &mut HistoryControl {
+        &mut self.written().control
+    }
+
     fn keys_acknowledged(&mut self) -> u64 {
-        // The writers of lists come first.
-        self.history().counts().expect("it counts")[2..].iter().sum()
+        self.written().keys_acknowledged()
     }
 
     fn await_keys(&mut self, count: u64) {

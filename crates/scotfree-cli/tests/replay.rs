@@ -1,16 +1,18 @@
 //! A device that is gone for good, whose log was saved: what it had acknowledged reaches the server, once.
 
+mod written;
+
 use scotfree_stage::config::Source;
-use scotfree_stage::history::{HistoryOptions, Verdict};
+use scotfree_stage::history::Verdict;
 use scotfree_stage::netns::{access, Access, Lab};
 use scotfree_stage::process::{wait_until, Process, ProcessSpec};
 use scotfree_stage::scratch::Scratch;
 use scotfree_stage::topology::Topology;
-use scotfree_stage::worker::history::{HistoryControl, HistorySpec};
-use scotfree_stage::worker::WorkerSpec;
+use scotfree_stage::worker::history::HistoryControl;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use written::Written;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SCOT: &str = env!("CARGO_BIN_EXE_scot");
@@ -25,7 +27,7 @@ const AT_STAKE: u64 = 20;
 struct Site {
     lab: Lab,
     folder: Scratch,
-    history: Option<(Process, HistoryControl)>,
+    history: Option<Written>,
 }
 
 impl Site {
@@ -102,28 +104,20 @@ impl Site {
         self.ready("client", "sidecar", &[&["sidecar", "client"][..], &words].concat())
     }
 
-    fn history(&mut self) -> &mut HistoryControl {
+    fn written(&mut self) -> &mut Written {
         if self.history.is_none() {
-            let options = HistoryOptions {
-                key_writers: 2,
-                outstanding_max: 4,
-                ..HistoryOptions::new(SIDECAR.parse().expect("an address"))
-            };
-            let spec = HistorySpec { socket: self.file("history.socket"), options, server: None };
-            let text = serde_json::to_vec(&WorkerSpec::History(spec)).expect("it is JSON");
-            fs::write(self.file("history.json"), text).expect("it can be written");
-            let worker = self.scot("client", "history", &["lab-worker", "history.json"]);
-            worker.wait_for_output("ready", PATIENCE).expect("it answers");
-            let control = HistoryControl::connect(&self.file("history.socket"), &worker).expect("it answers");
-            self.history = Some((worker, control));
+            let scot = |words: &[&str]| self.scot("client", "history", words);
+            self.history = Some(Written::begin(SIDECAR, self.folder.path(), scot));
         }
-        &mut self.history.as_mut().expect("it was started just now").1
+        self.history.as_mut().expect("it was started just now")
     }
 
-    /// Tokens that set keys and are acknowledged.
+    fn history(&mut self) -> &mut HistoryControl {
+        &mut self.written().control
+    }
+
     fn keys_acknowledged(&mut self) -> u64 {
-        // The writers of lists come first.
-        self.history().counts().expect("it counts")[2..].iter().sum()
+        self.written().keys_acknowledged()
     }
 
     /// Server, device and client die while the device holds acknowledged keys that the server has not executed.
