@@ -3,11 +3,13 @@
 //! Invariant: members of one group differ in their numbers only, and every group begins with empty files; one that is
 //! started again has the files that it left.
 
+pub(super) mod device;
 mod etcd;
 pub(super) mod etcd_put;
 mod failing;
 pub(super) mod failures;
 pub(super) mod kill_rounds;
+mod phases;
 pub(super) mod reads;
 pub(super) mod redis_wait;
 pub(super) mod resent;
@@ -18,7 +20,7 @@ use super::worker::group_use::{GroupUseReport, GroupUseSpec, Members, Requests};
 use super::worker::WorkerSpec;
 use super::Measured;
 use scotfree_stage::process::Process;
-use scotfree_stage::site::{difference, Site, PATIENCE};
+use scotfree_stage::site::{await_ready, difference, Site, PATIENCE};
 use scotfree_stage::stats::Summary;
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::worker::metrics::Counts;
@@ -52,9 +54,27 @@ struct GroupSettings {
     spin_us: Option<u64>,
 }
 
+impl GroupSettings {
+    /// Members that sleep as they do by themselves.
+    fn of(protocol: &str, members: u8, answer_when: &str) -> GroupSettings {
+        let (protocol, answer_when) = (protocol.to_owned(), answer_when.to_owned());
+        GroupSettings { protocol, members, answer_when, spin_us: None }
+    }
+}
+
+/// Where the members of a group run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    /// On a host with their clients.
+    OneHost,
+    /// On the host of servers, with a device on the path to it, whose server is the first of them.
+    BehindDevice,
+}
+
 /// A group that is up.
 struct Group<'s, 'a> {
     site: &'s Site<'a>,
+    ground: Ground,
     settings: GroupSettings,
     /// Clients know of members up to this one, which may not be there yet.
     last_member: u8,
@@ -71,6 +91,33 @@ fn clients_of(id: u8) -> SocketAddr {
     loopback(CLIENTS_PORT + u16::from(id))
 }
 
+impl Ground {
+    const fn host(self) -> &'static str {
+        match self {
+            Ground::OneHost => HOST,
+            Ground::BehindDevice => "server",
+        }
+    }
+
+    /// Where a member listens for clients.
+    fn clients_of(self, site: &Site<'_>, id: u8) -> SocketAddr {
+        match self {
+            Ground::BehindDevice if id == 1 => site.server(),
+            Ground::OneHost | Ground::BehindDevice => clients_of(id),
+        }
+    }
+
+    /// How a member is told of the device before it, if there is one.
+    fn device_words(self, site: &Site<'_>, id: u8) -> Vec<String> {
+        match self {
+            Ground::BehindDevice if id == 1 => {
+                site.device_words().into_iter().filter_map(|word| word.into_string().ok()).collect()
+            }
+            Ground::OneHost | Ground::BehindDevice => Vec::new(),
+        }
+    }
+}
+
 fn peers_of(id: u8) -> SocketAddr {
     loopback(PEERS_PORT + u16::from(id))
 }
@@ -82,17 +129,18 @@ impl<'s, 'a> Group<'s, 'a> {
         let file = folder.join("members.toml");
         write(&file, &members_file(settings.members))?;
         let membership = format!("static:{}", file.display());
-        Group::start_all(site, settings, folder, membership)
+        Group::start_all(site, Ground::OneHost, settings, folder, membership)
     }
 
     fn start_all(
         site: &'s Site<'a>,
+        ground: Ground,
         settings: &GroupSettings,
         folder: PathBuf,
         membership: String,
     ) -> Result<Group<'s, 'a>, Trouble> {
         let (settings, last_member, processes) = (settings.clone(), settings.members, BTreeMap::new());
-        let mut group = Group { site, settings, last_member, folder, membership, processes };
+        let mut group = Group { site, ground, settings, last_member, folder, membership, processes };
         (1..=last_member).try_for_each(|id| group.start(id))?;
         (1..=last_member).try_for_each(|id| group.await_full(id))?;
         Ok(group)
@@ -108,10 +156,23 @@ impl<'s, 'a> Group<'s, 'a> {
         self.processes.get(&id).map_or(Ok(()), |process| process.wait_for_output(IS_FULL, PATIENCE))
     }
 
+    /// Waits until a member serves its clients, those of a device before it too.
+    fn await_ready(&self, id: u8) -> Result<(), Trouble> {
+        self.processes.get(&id).map_or(Ok(()), await_ready)
+    }
+
+    /// Whether a member that was started serves by now.
+    fn is_full(&self, id: u8) -> bool {
+        let process = self.processes.get(&id);
+        process.is_some_and(|process| process.wait_for_output(IS_FULL, Duration::ZERO).is_ok())
+    }
+
     /// Starts a member; whether it serves yet is not waited for.
     fn start(&mut self, id: u8) -> Result<(), Trouble> {
         let log = self.folder.join(format!("{id}.wal")).display().to_string();
-        let (clients, peers, metrics) = (clients_of(id), peers_of(id), metrics_of(id));
+        let clients = self.ground.clients_of(self.site, id);
+        let (peers, metrics) = (peers_of(id), metrics_of(id));
+        let device = self.ground.device_words(self.site, id);
         let [clients, peers, metrics] = [clients, peers, metrics].map(|address| address.to_string());
         let (member, spin) = (id.to_string(), self.settings.spin_us.map(|spin| spin.to_string()));
         let mut words = vec!["kv", "--listen", &clients, "--peers", &peers, "--metrics", &metrics];
@@ -119,7 +180,8 @@ impl<'s, 'a> Group<'s, 'a> {
         words.extend(["--protocol", &self.settings.protocol, "--membership", &self.membership]);
         words.extend(["--answer-when", &self.settings.answer_when]);
         words.extend(spin.iter().flat_map(|spin| ["--spin-us", spin]));
-        let process = self.site.spawn_daemon(HOST, &format!("member-{id}"), &words)?;
+        words.extend(device.iter().map(String::as_str));
+        let process = self.site.spawn_daemon(self.ground.host(), &format!("member-{id}"), &words)?;
         self.processes.insert(id, process);
         Ok(())
     }
@@ -151,7 +213,7 @@ impl<'s, 'a> Group<'s, 'a> {
 
     /// What each member has counted.
     fn counts(&self) -> Result<BTreeMap<u8, Counts>, Trouble> {
-        let counts = |id: &u8| Ok((*id, self.site.counts_at(HOST, metrics_of(*id))?));
+        let counts = |id: &u8| Ok((*id, self.site.counts_at(self.ground.host(), metrics_of(*id))?));
         self.processes.keys().map(counts).collect()
     }
 }

@@ -47,6 +47,7 @@ const RUNNERS: &[Runner] = &[
     timed("endpoints", super::endpoints::run),
     // Four programs and more on two processors: at real-time priority those that look for events keep each other, and
     // the kernel's threads that write, from running.
+    untimed("group-device", super::group::device::run),
     untimed("group-etcd-put", super::group::etcd_put::run),
     untimed("group-failures", super::group::failures::run),
     untimed("group-kill-rounds", super::group::kill_rounds::run),

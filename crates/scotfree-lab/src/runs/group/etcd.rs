@@ -2,7 +2,7 @@
 //!
 //! Invariant: its files are empty at its start and lie on a disk, and it serves when it was started.
 
-use super::{loopback, HOST};
+use super::loopback;
 use scotfree_stage::process::{find_tool, Process, ProcessSpec, Socket};
 use scotfree_stage::site::{Site, PATIENCE};
 use scotfree_stage::trouble::Trouble;
@@ -19,7 +19,7 @@ pub(super) struct Etcd {
 }
 
 impl Etcd {
-    pub(super) fn up(site: &Site<'_>, members: u16) -> Result<Etcd, Trouble> {
+    pub(super) fn up(site: &Site<'_>, host: &str, members: u16) -> Result<Etcd, Trouble> {
         if find_tool("etcd").is_none() {
             let next = "install it: apt-get install etcd-server";
             return Err(Trouble::new("start an etcd", "etcd is not installed", next));
@@ -39,7 +39,7 @@ impl Etcd {
                 .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
                 .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
                 .args(["--initial-cluster", &all, "--initial-cluster-state", "new"]);
-            site.lab.spawn(HOST, &spec.at(site.priority()))
+            site.lab.spawn(host, &spec.at(site.priority()))
         };
         let processes: Vec<Process> = (0..members).map(start).collect::<Result<_, _>>()?;
         for (index, process) in (0..).zip(&processes) {

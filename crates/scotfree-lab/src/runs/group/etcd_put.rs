@@ -37,7 +37,7 @@ const VALUE_BYTES: usize = 100;
 
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = context.site()?;
-    let etcd = Etcd::up(&site, 3)?;
+    let etcd = Etcd::up(&site, HOST, 3)?;
     context.measure_in_turns(|arm, repetition| {
         let settings: Settings = settings_of(arm)?;
         match &settings.group {

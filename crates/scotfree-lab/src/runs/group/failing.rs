@@ -3,7 +3,7 @@
 //! Invariant: each group has a name of its own in the etcd, so that none finds the members of another.
 
 use super::etcd::Etcd;
-use super::{clients_of, empty_folder, peers_of, Group, GroupSettings, HOST};
+use super::{empty_folder, peers_of, Ground, Group, GroupSettings};
 use scotfree_stage::site::Site;
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::workload::Random;
@@ -13,13 +13,14 @@ use std::time::Duration;
 /// An etcd, and how many groups it has kept.
 pub(super) struct Keeper<'s, 'a> {
     site: &'s Site<'a>,
+    ground: Ground,
     etcd: Etcd,
     groups_count: u64,
 }
 
 impl<'s, 'a> Keeper<'s, 'a> {
-    pub(super) fn up(site: &'s Site<'a>) -> Result<Keeper<'s, 'a>, Trouble> {
-        Ok(Keeper { site, etcd: Etcd::up(site, 1)?, groups_count: 0 })
+    pub(super) fn up(site: &'s Site<'a>, ground: Ground) -> Result<Keeper<'s, 'a>, Trouble> {
+        Ok(Keeper { site, ground, etcd: Etcd::up(site, ground.host(), 1)?, groups_count: 0 })
     }
 
     /// The next group, all of its members serving.
@@ -30,26 +31,27 @@ impl<'s, 'a> Keeper<'s, 'a> {
     ) -> Result<Group<'s, 'a>, Trouble> {
         self.groups_count += 1;
         let (folder, membership) = (empty_folder(self.site)?, self.etcd.place(self.groups_count));
-        let words = init_words(settings, lease_ms, &membership);
+        let words = self.init_words(settings, lease_ms, &membership);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.site.run_scot(HOST, "group-init", &words)?;
-        Group::start_all(self.site, settings, folder, membership)
+        self.site.run_scot(self.ground.host(), "group-init", &words)?;
+        Group::start_all(self.site, self.ground, settings, folder, membership)
     }
 
     /// Choices of its own for the group that is up.
     pub(super) fn random(&self, seed: u64) -> Random {
         Random::new(seed, self.groups_count)
     }
-}
 
-fn init_words(settings: &GroupSettings, lease_ms: u64, membership: &str) -> Vec<String> {
-    let lease = lease_ms.to_string();
-    let mut words: Vec<String> = ["group", "init", membership, "--name", "lab"].map(Into::into).into();
-    words.extend(["--lease-ms", &lease, "--protocol", &settings.protocol].map(String::from));
-    for id in 1..=settings.members {
-        words.extend(["--member".into(), format!("{id}={},{}", peers_of(id), clients_of(id))]);
+    fn init_words(&self, settings: &GroupSettings, lease_ms: u64, membership: &str) -> Vec<String> {
+        let lease = lease_ms.to_string();
+        let mut words: Vec<String> = ["group", "init", membership, "--name", "lab"].map(Into::into).into();
+        words.extend(["--lease-ms", &lease, "--protocol", &settings.protocol].map(String::from));
+        for id in 1..=settings.members {
+            let clients = self.ground.clients_of(self.site, id);
+            words.extend(["--member".into(), format!("{id}={},{clients}", peers_of(id))]);
+        }
+        words
     }
-    words
 }
 
 /// When a kill comes at a moment that nobody knows before, and how long clients go on.

@@ -4,7 +4,7 @@
 //! when it serves again and every operation has ended. What each round saw is judged by itself.
 
 use super::failing::{Keeper, Pace};
-use super::{grown, Group, GroupSettings, HOST};
+use super::{grown, Ground, Group, GroupSettings, HOST};
 use crate::experiment::Measurement;
 use crate::runs::settings::settings_of;
 use crate::runs::worker::group_history::{GroupHistoryReport, GroupHistorySpec};
@@ -39,7 +39,7 @@ const LONG_MS_MAX: u64 = 500;
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let seed = crate::runs::kill_rounds::seed(context)?;
     let site = context.site()?;
-    let mut keeper = Keeper::up(&site)?;
+    let mut keeper = Keeper::up(&site, Ground::OneHost)?;
     let arms = context.experiment.arms.len() as u64;
     let repetitions = u64::from(context.experiment.repetitions);
     context.measure_in_turns(|arm, _| {

@@ -4,7 +4,7 @@
 //! measured is the longest time in which none of its requests was answered.
 
 use super::failing::{Keeper, Pace};
-use super::GroupSettings;
+use super::{Ground, GroupSettings};
 use crate::experiment::Measurement;
 use crate::runs::settings::settings_of;
 use crate::runs::worker::group_use::{GroupUseReport, Requests};
@@ -29,7 +29,7 @@ const PACE: Pace = Pace { calm_ms: 500, calm_more_ms_max: 500, after_ms: 2_500 }
 
 pub(in crate::runs) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = context.site()?;
-    let mut keeper = Keeper::up(&site)?;
+    let mut keeper = Keeper::up(&site, Ground::OneHost)?;
     context
         .measure_in_turns(|arm, repetition| measure(&mut keeper, &settings_of(arm)?, u64::from(repetition)))
 }
