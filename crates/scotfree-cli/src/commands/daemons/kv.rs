@@ -35,7 +35,7 @@ const PROTOCOL: &str = "craq";
 /// By how much clocks go wrong at most, in parts of a million.
 const DRIFT_PPM_MAX: u32 = 500;
 /// Of a member of a group without devices: each client has two with each member.
-const MEMBER_SESSIONS_MAX: usize = 8_192;
+const MEMBER_SESSIONS_MAX: usize = 4_096;
 /// How long writes that were answered from memory wait for others to be stored with.
 const GATHERED_FOR: Nanos = Nanos::from_millis(1);
 
