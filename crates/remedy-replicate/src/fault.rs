@@ -33,6 +33,8 @@ pub enum Fault {
     HeadForgetsReceived,
     /// What waits is not submitted again to a new head.
     SubmitsDropped,
+    /// What has lost its place is given up alone, and what came behind it is submitted before it.
+    DisplacedOvertaken,
     /// Stability is told by this member's storage alone.
     StableHereOnly,
     /// One of Hermes.
@@ -68,6 +70,14 @@ pub enum HermesFault {
     JoinerAnswers,
     /// G8: nobody waits for a joiner's acknowledgement.
     JoinerNotCounted,
+    /// G8: a joiner counts before it has greeted anybody.
+    CountedUnheard,
+    /// G8: what is under way when a joiner is counted is committed without it.
+    OpenNotTold,
+    /// G8: a joiner takes a state that was made before all full members count it.
+    StateBeforeCounted,
+    /// G8: a joiner is given a state that was made for another one before.
+    GivenToSeveral,
     /// G8: a joiner forgets what came before the state.
     EarlyDropped,
     /// G8: a joiner takes for valid what was not at the member that gave it.
@@ -86,7 +96,7 @@ pub enum HermesFault {
 
 impl HermesFault {
     /// All of them.
-    pub const ALL: [HermesFault; 20] = [
+    pub const ALL: [HermesFault; 24] = [
         HermesFault::InvalidAnswered,
         HermesFault::AcksKept,
         HermesFault::AckShort,
@@ -100,6 +110,10 @@ impl HermesFault {
         HermesFault::OvertakenForgotten,
         HermesFault::JoinerAnswers,
         HermesFault::JoinerNotCounted,
+        HermesFault::CountedUnheard,
+        HermesFault::OpenNotTold,
+        HermesFault::StateBeforeCounted,
+        HermesFault::GivenToSeveral,
         HermesFault::EarlyDropped,
         HermesFault::GivenTakenForValid,
         HermesFault::StepTooFar,
@@ -112,7 +126,7 @@ impl HermesFault {
 
 impl Fault {
     /// All of chains.
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 16] = [
         Fault::LeaseIgnored,
         Fault::OlderEpochTaken,
         Fault::CommittedBeforeTail,
@@ -127,6 +141,7 @@ impl Fault {
         Fault::TailNotIntroduced,
         Fault::HeadForgetsReceived,
         Fault::SubmitsDropped,
+        Fault::DisplacedOvertaken,
         Fault::StableHereOnly,
     ];
 }

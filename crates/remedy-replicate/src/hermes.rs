@@ -27,8 +27,8 @@ use crate::hermes::join::Joining;
 use crate::hermes::keys::{Overtaken, Unsure};
 use crate::hermes::message::{
     read_ack, read_claim, read_forward, read_invalidate, read_refused, read_reply, read_validate, write_ack,
-    Content, Source, ACK, CLAIM, CONFIRMED, COUNTED, FORWARD, INVALIDATE, JOINED, POLL, PROBE, READY,
-    REFUSED, REPLY, SETTLED, VALIDATE,
+    Content, Source, ACK, CLAIM, CONFIRMED, COUNTED, FORWARD, GREETING, HEARD, INVALIDATE, JOINED, POLL,
+    PROBE, READY, REFUSED, REPLY, SETTLED, VALIDATE,
 };
 use crate::hermes::reads::Queued;
 use crate::hermes::requests::Waiting;
@@ -84,14 +84,16 @@ pub struct Hermes<S> {
     ready_rounds: VecDeque<u64>,
     ready_keys: VecDeque<Box<[u8]>>,
     joining: Option<Joining>,
-    /// The other members of the view, and its full members by their numbers.
+    /// The members that a write is told: the other full ones, and the joiners that have greeted this one.
     others: Vec<MemberId>,
+    /// The full members by their numbers.
     full: Vec<MemberId>,
     /// What is here is the group's: it was taken from one whose is, or agreed on (see `confirm`).
     is_confirmed: bool,
     /// Joiners whose storage is waited for.
     counted: BTreeSet<MemberId>,
-    giving: Option<Giving>,
+    /// To whom which state is being given.
+    giving: BTreeMap<MemberId, Giving>,
     lineage: Option<u64>,
     /// The write from which on a state that was taken is stored.
     taken_at: Option<u64>,
@@ -105,7 +107,7 @@ impl<S: Hash> Hash for Hermes<S> {
         (&self.requests, &self.held, &self.queues, self.queued_reads, &self.unstable_reads).hash(state);
         (self.forwarding, &self.settling, &self.storing, self.last_number).hash(state);
         (&self.ready_rounds, &self.ready_keys, &self.joining, &self.counted, &self.giving).hash(state);
-        (self.lineage, self.taken_at, self.is_confirmed).hash(state);
+        (&self.others, self.lineage, self.taken_at, self.is_confirmed).hash(state);
     }
 }
 
@@ -136,7 +138,7 @@ impl<S: State> Hermes<S> {
             full: Vec::new(),
             is_confirmed: false,
             counted: BTreeSet::new(),
-            giving: None,
+            giving: BTreeMap::new(),
             taken_at: None,
         }
     }
@@ -154,7 +156,7 @@ impl<S: State> Hermes<S> {
 
     fn take_place(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.storing.clear();
-        self.giving = None;
+        self.giving.clear();
         self.counted.clear();
         self.settling = Settling::default();
         self.note_members();
@@ -174,19 +176,18 @@ impl<S: State> Hermes<S> {
             }
             Some(Standing::Full) => self.begin_to_settle(),
         }
-        if self.desk.myself().is_some() {
+        if self.desk.is_full() {
             self.settling.retry.restart(now, Nanos(0));
         }
     }
 
     fn note_members(&mut self) {
         let me = self.desk.config.id;
-        let counts_joiners = !self.plants(HermesFault::JoinerNotCounted);
         let members = self.desk.view().map_or(&[][..], |view| &view.members);
-        let counts = |member: &&Member| member.standing == Standing::Full || counts_joiners;
+        let full = |member: &&Member| member.standing == Standing::Full;
+        let counts = |member: &&Member| full(member) || self.plants(HermesFault::CountedUnheard);
         self.others = members.iter().filter(counts).map(|member| member.id).filter(|id| *id != me).collect();
-        let full = members.iter().filter(|member| member.standing == Standing::Full);
-        self.full = full.map(|member| member.id).collect();
+        self.full = members.iter().filter(full).map(|member| member.id).collect();
         self.full.sort_unstable();
     }
 
@@ -246,12 +247,18 @@ impl<S: State> Hermes<S> {
 
     /// Whether all members have told what they had from before this view.
     fn is_settled(&self) -> bool {
-        let is_done = self.settling.is_done && self.others.iter().all(|id| self.settling.others.contains(id));
+        let is_done = self.settling.is_done && self.unheard().is_empty();
         is_done || self.plants(HermesFault::NotSettled)
     }
 
+    /// The other full members that have not said so. Joiners have nothing from before.
+    fn unheard(&self) -> Vec<MemberId> {
+        let is_unheard = |id: &MemberId| *id != self.desk.config.id && !self.settling.others.contains(id);
+        self.full.iter().copied().filter(is_unheard).collect()
+    }
+
     fn look_whether_done(&mut self, effects: &mut Effects<ReplicaOwn>) {
-        if self.settling.is_done || self.desk.myself().is_none() || !self.rounds.open.is_empty() {
+        if self.settling.is_done || !self.desk.is_full() || !self.rounds.open.is_empty() {
             return;
         }
         self.settling.is_done = true;
@@ -264,8 +271,7 @@ impl<S: State> Hermes<S> {
         if !self.settling.retry.is_due(now, self.desk.config.limits.retry_max) {
             return;
         }
-        let mut unheard = self.others.clone();
-        unheard.retain(|id| !self.settling.others.contains(id));
+        let unheard = self.unheard();
         if unheard.is_empty() {
             self.settling.retry.stop();
         }
@@ -306,6 +312,8 @@ impl<S: State> Hermes<S> {
             }
             CLAIM => self.on_claim(from, read_claim(body)?, effects),
             CONFIRMED => self.on_confirmed(now, from, effects),
+            GREETING => self.on_greeting(from, effects),
+            HEARD => self.on_heard(now, from, effects),
             READY => self.on_ready(from, effects),
             JOINED => self.on_joined(from, effects),
             COUNTED => self.on_counted(now, from, effects),

@@ -29,6 +29,10 @@ impl<S: State> Chain<S> {
         (self.lineage, self.taken_at) = (None, None);
         (self.known_committed, self.stable_all, self.stored) = (0, 0, 0);
         self.storing.clear();
+        // Nothing that waits is to overtake what is lost.
+        if !self.unstable.is_empty() && !self.desk.plants(Fault::DisplacedOvertaken) {
+            self.give_up_all(effects);
+        }
         for (_, ticket) in self.unstable.drain(..) {
             effects.own(ReplicaOwn::Lost { ticket });
         }

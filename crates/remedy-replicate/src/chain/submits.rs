@@ -221,11 +221,25 @@ impl<S: State> Chain<S> {
     }
 
     /// What was ordered in a view that this member has been left out of may never be: whoever waits for it goes
-    /// elsewhere.
+    /// elsewhere, or sends it again. Then all else goes the same way, so that nothing overtakes what came before it.
     fn give_up_displaced(&mut self, effects: &mut Effects<ReplicaOwn>) {
         if self.desk.plants(Fault::SubmitsDropped) {
             return;
         }
+        let displaced = self.displaced();
+        if !displaced.is_empty() && !self.desk.plants(Fault::DisplacedOvertaken) {
+            return self.give_up_all(effects);
+        }
+        for request in displaced {
+            let Some(waiting) = self.submits.waiting.remove(&request) else { continue };
+            for ticket in waiting.tickets {
+                self.desk.decline(ticket, Decline::NoView, effects);
+            }
+        }
+    }
+
+    /// Requests that were ordered, and have no place any more.
+    fn displaced(&self) -> Vec<([u8; 16], u64)> {
         let is_open = |waiting: &&Unordered| !waiting.is_settled;
         let unordered: BTreeSet<([u8; 16], u64)> = self
             .submits
@@ -238,27 +252,24 @@ impl<S: State> Chain<S> {
             let identity = Identity { client: *client, number: *number };
             !unordered.contains(&(*client, *number)) && self.log.place_of(&identity).is_none()
         };
-        let displaced: Vec<([u8; 16], u64)> =
-            self.submits.waiting.keys().filter(is_displaced).copied().collect();
-        for request in displaced {
-            let Some(waiting) = self.submits.waiting.remove(&request) else { continue };
-            for ticket in waiting.tickets {
-                self.desk.decline(ticket, Decline::NoView, effects);
-            }
+        self.submits.waiting.keys().filter(is_displaced).copied().collect()
+    }
+
+    pub(super) fn give_up_all(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        self.submits.unordered.clear();
+        self.submits.retry.stop();
+        let waiting = std::mem::take(&mut self.submits.waiting);
+        for ticket in waiting.into_values().flat_map(|waiting| waiting.tickets) {
+            self.desk.decline(ticket, Decline::NoView, effects);
         }
     }
 
     /// This member is in no view: its clients go elsewhere with what they have asked.
     fn decline_all(&mut self, effects: &mut Effects<ReplicaOwn>) {
-        self.submits.unordered.clear();
-        self.submits.retry.stop();
         for (_, ticket) in self.unstable.drain(..) {
             effects.own(ReplicaOwn::Lost { ticket });
         }
-        let waiting = std::mem::take(&mut self.submits.waiting);
-        for ticket in waiting.into_values().flat_map(|waiting| waiting.tickets) {
-            self.desk.decline(ticket, Decline::NoView, effects);
-        }
+        self.give_up_all(effects);
         self.decline_reads(effects);
     }
 

@@ -1,8 +1,12 @@
 //! A member that joins is given the state by the first full one, while it takes every write already (G8). So is a
 //! full one that was started again, by one that was not.
 //!
-//! Invariant: a joiner acknowledges only what it keeps: what comes before the state is kept aside, and taken behind
-//! it. So what is committed while it joins it has from its sender, and what was committed before is in the state.
+//! A joiner greets the full members first. One that does not hear it, since nothing passes between the two, goes on
+//! without it.
+//!
+//! Invariant: a joiner asks for the state only when all full members of its view count it, and is given one that was
+//! made since. It acknowledges only what it keeps: what comes before the state is kept aside, and taken behind it. So
+//! what is committed by a member that counts it, it has from there, and what was committed before is in the state.
 //! What was not valid at the member that gave the state is not valid here.
 
 use crate::datagram::blob;
@@ -13,7 +17,7 @@ use crate::hermes::confirm::Confirming;
 use crate::hermes::keys::Overtaken;
 use crate::hermes::message::{
     read_made, read_source, write_ack, write_made, write_source, Invalidate, Made, Source, ACK, COUNTED,
-    JOINED, READY,
+    GREETING, HEARD, JOINED, READY,
 };
 use crate::hermes::Hermes;
 use crate::replica::{ReplicaOwn, StableWhen};
@@ -26,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A member that has not the state, or as a joiner not yet for all others.
 #[derive(Debug, Clone, Hash, Default)]
 pub(crate) struct Joining {
+    /// The full members that count this one: nothing is committed by them without it.
+    heard_by: BTreeSet<MemberId>,
     /// The state, until it is whole.
     taking: Option<Taking>,
     /// Writes that came before it.
@@ -114,9 +120,41 @@ impl<S: State> Hermes<S> {
             return;
         }
         let Some(giver) = giver else { return self.tell_claim(effects) };
-        match joining.taking.as_mut().map(Taking::want) {
+        let want = joining.taking.as_mut().map(Taking::want);
+        let is_early = want.is_some() && self.plants(HermesFault::StateBeforeCounted);
+        if self.greet(effects) && !is_early {
+            return;
+        }
+        match want {
             Some(want) => self.desk.tell(giver, WANT, 24, effects, |out| write_want(want, out)),
             None => self.go_on_ready(giver, effects),
+        }
+    }
+
+    /// Greets the full members that do not count it yet; whether there are any.
+    fn greet(&mut self, effects: &mut Effects<ReplicaOwn>) -> bool {
+        let Some(joining) = self.joining.as_ref().filter(|_| !self.desk.is_full()) else { return false };
+        let deaf: Vec<MemberId> =
+            self.others.iter().copied().filter(|id| !joining.heard_by.contains(id)).collect();
+        for to in &deaf {
+            self.desk.tell(*to, GREETING, 0, effects, |_| {});
+        }
+        !deaf.is_empty()
+    }
+
+    pub(super) fn on_greeting(&mut self, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        if self.is_joiner(from) && self.desk.is_full() {
+            self.count_joiner(from);
+            self.desk.tell(from, HEARD, 0, effects, |_| {});
+        }
+    }
+
+    pub(super) fn on_heard(&mut self, now: Nanos, from: MemberId, effects: &mut Effects<ReplicaOwn>) {
+        let Some(joining) = self.joining.as_mut() else { return };
+        let is_news = joining.heard_by.insert(from);
+        if is_news && self.others.iter().all(|id| joining.heard_by.contains(id)) {
+            joining.retry.restart(now, Nanos(0));
+            self.go_on_joining(now, effects);
         }
     }
 
@@ -184,10 +222,10 @@ impl<S: State> Hermes<S> {
         (self.last_number, self.taken_at) = (number, Some(number));
         self.lineage = self.desk.view().map(|view| view.founded);
         self.desk.counters.snapshots_taken += 1;
-        let early = self.joining.take().map(|joining| joining.early).unwrap_or_default();
+        let Joining { early, heard_by, .. } = self.joining.take().unwrap_or_default();
         self.is_confirmed = true;
         if !self.desk.is_full() {
-            let mut joining = Joining::default();
+            let mut joining = Joining { heard_by, ..Joining::default() };
             joining.retry.restart(now, Nanos(0));
             self.joining = Some(joining);
         }
@@ -209,13 +247,15 @@ impl<S: State> Hermes<S> {
         if !self.desk.is_full() || !self.has_state() {
             return;
         }
-        if self.giving.is_none() {
+        // What was made for another one may be from before all count this one.
+        let whose = if self.plants(HermesFault::GivenToSeveral) { MemberId(0) } else { from };
+        if !self.giving.contains_key(&whose) {
             let mut bytes = Vec::new();
             self.write_snapshot(&mut bytes);
             self.desk.counters.snapshots_given += 1;
-            self.giving = Some(Giving { mark: self.desk.epoch(), bytes });
+            self.giving.insert(whose, Giving { mark: self.desk.epoch(), bytes });
         }
-        let Some(giving) = &self.giving else { return };
+        let Some(giving) = self.giving.get(&whose) else { return };
         for piece in giving.pieces(want) {
             self.desk.tell(from, PIECE, piece.bytes.len() + 28, effects, |out| write_piece(&piece, out));
         }

@@ -269,9 +269,11 @@ impl<S: State> Hermes<S> {
     // ---- stuck writes
 
     pub(super) fn replay_stuck(&mut self, now: Nanos) {
+        // A joiner counts no other joiner: what it tells would be committed without those.
+        let may = self.desk.is_full() && self.has_state();
         while let Some((_, key)) = self.stuck.first().filter(|(due, _)| *due <= now).cloned() {
             self.look_again(&key, now.plus(self.desk.config.limits.retry_max));
-            if self.keys.get(&key).is_some_and(|unsure| unsure.round.is_none()) && self.has_state() {
+            if may && self.keys.get(&key).is_some_and(|unsure| unsure.round.is_none()) {
                 self.replay(&key);
             }
         }

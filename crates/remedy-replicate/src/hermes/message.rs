@@ -22,6 +22,8 @@ pub(crate) const JOINED: u8 = 74;
 pub(crate) const COUNTED: u8 = 75;
 pub(crate) const CLAIM: u8 = 76;
 pub(crate) const CONFIRMED: u8 = 77;
+pub(crate) const GREETING: u8 = 78;
+pub(crate) const HEARD: u8 = 79;
 
 /// What a member holds that does not know whether it is the group's: the history that it stands in (0: none), and by
 /// how many writes it was made. The greater is ahead.

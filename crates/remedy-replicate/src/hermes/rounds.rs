@@ -4,7 +4,8 @@
 //! value (G5), or the note of a write that was overtaken.
 //!
 //! Invariant: acknowledgements count in the view in which they were given only (G2); a round is committed when all
-//! members of the view have it, joining ones too: so whoever becomes full has all that is committed (G3, G8).
+//! full members of the view have it, and all joiners that count: so whoever becomes full has all that is committed
+//! (G3, G8).
 
 use crate::fault::HermesFault;
 use crate::hermes::message::{
@@ -154,6 +155,24 @@ impl<S: State> Hermes<S> {
         };
         let storages = members.iter().filter(counts).map(|member| member.id);
         storages.filter(|_| self.waits_for_storage()).collect()
+    }
+
+    /// G8: from here on this member commits nothing without a joiner that has greeted it, what is under way included.
+    /// What it has committed before all full members have installed before: so a state that one of them gives once all
+    /// of them count the joiner, together with what the joiner is told since, has all that is committed.
+    pub(super) fn count_joiner(&mut self, joiner: MemberId) {
+        if self.others.contains(&joiner) || self.plants(HermesFault::JoinerNotCounted) {
+            return;
+        }
+        self.others.push(joiner);
+        if self.plants(HermesFault::OpenNotTold) {
+            return;
+        }
+        let Rounds { all, open, unsent, .. } = &mut self.rounds;
+        for number in open.iter() {
+            all.get_mut(number).into_iter().for_each(|round| round.missing.push(joiner));
+            unsent.insert(*number);
+        }
     }
 
     /// G8: from here on nothing is stable without a joiner that has the state.

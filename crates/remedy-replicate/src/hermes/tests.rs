@@ -123,6 +123,30 @@ fn what_was_not_valid_at_the_giver_is_not_valid_at_the_joiner() {
     assert_eq!(group.said(5)[0], Said::Answer(3, vec![2]));
 }
 
+/// G8: a member waits for a joiner once it has heard it, with what is under way too; and the state that the joiner takes
+/// is made when all have.
+#[test]
+fn a_joiner_counts_where_it_is_heard_and_takes_the_state_when_it_counts_everywhere() {
+    let mut group = group(&[1, 2, 3], StableWhen::InMemory);
+    begin(&mut group, &view(1, &[1, 2], &[]));
+    group.take_view(&[1, 2, 3], &view(2, &[1, 2], &[3]));
+    group.wait(&[1, 2, 3], Nanos(0));
+    group.lose(3, 2);
+    group.carry_all(&[1, 2, 3]);
+    group.write(2, 1, identity(2, 1), &[b'S', 7, 1]);
+    group.carry_all(&[1, 2]);
+    assert!(matches!(group.said(2)[0], Said::Answer(1, _)), "without the joiner");
+    assert_eq!(group.members[&3].state().number(7), None);
+    group.write(2, 2, identity(2, 2), &[b'S', 7, 2]);
+    group.wait(&[3], LONG);
+    group.carry(3, 2);
+    group.carry_all(&[2, 3]);
+    group.lose(2, 1);
+    group.carry_all(&[1, 3]);
+    assert_eq!(group.members[&1].state().number(7), Some(1), "the state was made without what is under way");
+    assert_eq!(group.members[&3].state().number(7), Some(2));
+}
+
 /// G8: who still takes for stable what the joiner has not stored could answer it, and the joiner be the only one
 /// left.
 #[test]
@@ -130,6 +154,8 @@ fn a_joiner_is_ready_when_all_wait_for_its_storage() {
     let mut group = group(&[1, 2, 3], StableWhen::Stored);
     begin(&mut group, &view(1, &[1, 2], &[]));
     group.take_view(&[1, 2, 3], &view(2, &[1, 2], &[3]));
+    group.wait(&[1, 2, 3], Nanos(0));
+    group.carry_all(&[1, 2, 3]);
     for _ in 0..5 {
         group.wait(&[1, 2, 3], LONG);
         group.carry_all(&[1, 3]);

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod device;
 mod membership;
 mod model;
 mod scenario;
@@ -31,6 +32,12 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
         ("chain-storm", "a chain whose views change all the time", |seed| {
             Scenario::storm(seed, Protocol::Chain)
         }),
+        ("chain-behind", "a chain whose members stand behind devices", |seed| {
+            Scenario::behind_devices(seed, Protocol::Chain)
+        }),
+        ("craq-behind", "CRAQ, whose members stand behind devices", |seed| {
+            Scenario::behind_devices(seed, Protocol::Craq)
+        }),
         ("craq", "CRAQ: every member answers reads", Scenario::craq),
         ("craq-storm", "CRAQ in a group whose views change all the time", |seed| {
             Scenario::storm(seed, Protocol::Craq)
@@ -38,6 +45,14 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
         ("hermes", "Hermes: every member answers reads and coordinates writes", Scenario::hermes),
         ("hermes-stated", "a Hermes group whose views an operator writes", |seed| {
             Scenario::stated(seed, Protocol::Hermes)
+        }),
+        (
+            "hermes-apart",
+            "a Hermes group whose members do not hear a joiner that the membership hears",
+            |seed| Scenario::apart(seed, Protocol::Hermes),
+        ),
+        ("hermes-joining", "a Hermes group whose members are started again two at a time", |seed| {
+            Scenario::joining(seed, Protocol::Hermes)
         }),
         ("hermes-storm", "a Hermes group whose views change all the time", |seed| {
             Scenario::storm(seed, Protocol::Hermes)

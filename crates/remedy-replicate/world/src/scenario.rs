@@ -96,6 +96,8 @@ pub struct Scenario {
     pub key_count: u64,
     /// How many requests each of them makes.
     pub request_count: u64,
+    /// Before each member stands a device, which acknowledges so many writes of one session.
+    pub owed_count: u64,
     /// How many of a hundred requests write.
     pub write_percent: u32,
     /// When a write is stable.
@@ -116,6 +118,8 @@ pub struct Scenario {
     pub mishaps: Vec<Mishap<Trouble>>,
     /// When all faults stop.
     pub calm_at: Nanos,
+    /// What goes wrong holds no request up: all have been answered when it stops.
+    pub goes_on: bool,
     /// A safety rule switched off.
     pub planted: Planted,
 }
@@ -149,6 +153,7 @@ impl Scenario {
             client_count: rng.between(1, 6) as usize,
             key_count: rng.between(1, 3),
             request_count: rng.between(10, 40),
+            owed_count: 0,
             write_percent: rng.pick(&[20, 50, 80]),
             stable_when: rng.pick(&[StableWhen::InMemory, StableWhen::Stored]),
             network: Quality {
@@ -167,6 +172,7 @@ impl Scenario {
             storing_max: Nanos::from_micros(rng.pick(&[10, 500, 5_000])),
             mishaps: Vec::new(),
             calm_at: CALM_AT,
+            goes_on: false,
             planted: Planted::default(),
         };
         scenario.mishaps = (0..rng.below(10)).map(|_| draw_mishap(rng, &scenario)).collect();
@@ -182,6 +188,44 @@ impl Scenario {
         (scenario.is_static, scenario.stable_when) = (true, StableWhen::Stored);
         scenario.member_count = rng.pick(&[2, 3, 4]);
         scenario.mishaps = (0..rng.between(1, 6)).flat_map(|_| draw_outage(rng, &scenario)).collect();
+        scenario
+    }
+
+    /// Members behind devices, whose views change all the time; members are left out and go on, while others die.
+    pub fn behind_devices(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 9);
+        let mut scenario = Scenario::storm(seed, protocol);
+        (scenario.owed_count, scenario.stable_when) = (rng.between(20, 60), StableWhen::Stored);
+        scenario.client_count = rng.between(1, 2) as usize;
+        scenario.mishaps = (0..rng.between(2, 6)).flat_map(|_| draw_departure(rng, &scenario)).collect();
+        scenario
+    }
+
+    /// Members are started again, two at a time, and join over a network that loses much. What a joiner lacks is not
+    /// hidden by a later write soon: there are several keys, and few writes.
+    pub fn joining(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 10);
+        let mut scenario = Scenario::storm(seed, protocol);
+        (scenario.member_count, scenario.client_count) = (rng.pick(&[4, 5]), 4);
+        (scenario.request_count, scenario.write_percent) = (50, rng.pick(&[20, 40]));
+        scenario.key_count = rng.pick(&[2, 5]);
+        let (loss, delay_max) = (PerMillion::percent(rng.pick(&[20, 35])), Nanos::from_micros(300));
+        scenario.network = Quality { loss, delay_max, ..Quality::CALM };
+        scenario.storing_max = Nanos::from_micros(10);
+        scenario.mishaps = (0..rng.between(4, 9)).flat_map(|_| draw_restarts(rng, &scenario)).collect();
+        scenario
+    }
+
+    /// The membership hears a member that was started again, and the other members do not.
+    pub fn apart(seed: u64, protocol: Protocol) -> Scenario {
+        let rng = &mut Rng::new(seed, 8);
+        let mut scenario = Scenario::random(seed, protocol);
+        (scenario.goes_on, scenario.calm_at) = (true, Nanos::from_secs(1));
+        scenario.member_count = rng.pick(&[3, 4, 5]);
+        (scenario.request_count, scenario.patience) = (40, Nanos::from_millis(10));
+        scenario.network = Quality { delay_max: Nanos::from_micros(400), ..Quality::CALM };
+        scenario.storing_max = Nanos::from_micros(500);
+        scenario.mishaps = part(rng.index(scenario.member_count), &scenario, rng);
         scenario
     }
 
@@ -201,6 +245,19 @@ impl Scenario {
     }
 }
 
+/// A member dies and comes back, and all the while nothing passes between it and the others.
+fn part(member: usize, scenario: &Scenario, rng: &mut Rng) -> Vec<Mishap<Trouble>> {
+    let at = Nanos(rng.below(20_000_000));
+    let span = scenario.calm_at.since(at);
+    let place = Place::Member(member);
+    let others = (0..scenario.member_count).filter(|other| *other != member).map(Place::Member);
+    let cuts = others.flat_map(|other| {
+        [Trouble::Cut { from: place, to: other, span }, Trouble::Cut { from: other, to: place, span }]
+    });
+    let crash = Trouble::Crash { member, down: Nanos(rng.below(60_000_000)) };
+    cuts.chain([crash]).map(|what| Mishap { when: When::Time(at), what }).collect()
+}
+
 /// Some members die within a few milliseconds.
 fn draw_outage(rng: &mut Rng, scenario: &Scenario) -> Vec<Mishap<Trouble>> {
     let at = rng.below(CALM_AT.0);
@@ -210,6 +267,29 @@ fn draw_outage(rng: &mut Rng, scenario: &Scenario) -> Vec<Mishap<Trouble>> {
         Mishap { when: When::Time(Nanos(at + rng.below(5_000_000))), what }
     };
     (0..rng.between(1, 5)).map(|_| dies(rng)).collect()
+}
+
+/// Some members are left out of the view at about the same time: they die, or live on.
+fn draw_departure(rng: &mut Rng, scenario: &Scenario) -> Vec<Mishap<Trouble>> {
+    let at = rng.below(CALM_AT.0);
+    let leaves = |rng: &mut Rng| {
+        let (member, span) = (rng.index(scenario.member_count), Nanos(rng.below(60_000_000)));
+        let what = match rng.below(4) {
+            0 | 1 => Trouble::Silence { member, span },
+            2 => Trouble::Crash { member, down: span },
+            _ => Trouble::Pause { member, span },
+        };
+        Mishap { when: When::Time(Nanos(at + rng.below(10_000_000))), what }
+    };
+    (0..rng.between(1, 3)).map(|_| leaves(rng)).collect()
+}
+
+/// Two members are started again at the same time.
+fn draw_restarts(rng: &mut Rng, scenario: &Scenario) -> [Mishap<Trouble>; 2] {
+    let (at, down) = (Nanos(rng.below(CALM_AT.0)), Nanos(rng.below(15_000_000)));
+    let first = rng.index(scenario.member_count);
+    let members = [first, (first + 1) % scenario.member_count];
+    members.map(|member| Mishap { when: When::Time(at), what: Trouble::Crash { member, down } })
 }
 
 fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap<Trouble> {

@@ -2,10 +2,12 @@
 //!
 //! Invariant: what storage holds is the state after some write, with everything before it.
 
+use crate::device::is_owed;
 use crate::model::Op;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_state::{
-    Applied, DamagedSnapshot, Facts, Installed, Mark, Placed, Results, ResultsLimits, State, Touches, Version,
+    request_of, Applied, DamagedSnapshot, Facts, Installed, Mark, Placed, Results, ResultsLimits, State,
+    Touches, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,6 +24,8 @@ pub struct Kept {
     pub versions: BTreeMap<u8, Version>,
     /// What writes were answered.
     pub results: Results,
+    /// Of each session behind a device, by the first byte of its name, its writes as they were executed.
+    pub sessions: BTreeMap<u8, Vec<u64>>,
 }
 
 impl Kept {
@@ -33,6 +37,7 @@ impl Kept {
             numbers: BTreeMap::new(),
             versions: BTreeMap::new(),
             results: Results::new(ResultsLimits::default()),
+            sessions: BTreeMap::new(),
         }
     }
 }
@@ -118,6 +123,10 @@ impl State for SimState {
         let op = Op::read(placed.op).expect("clients send operations");
         let (answer, has_room) = op.try_run(&mut self.kept.numbers);
         let answer = reply_bytes(&answer);
+        if is_owed(&placed.identity) {
+            let (name, place) = request_of(&placed.identity);
+            self.kept.sessions.entry(name[0]).or_default().push(place);
+        }
         self.kept.mark = placed.mark;
         self.kept.results.note(&placed.identity, placed.at_ms, &answer);
         reply.extend(answer);
@@ -193,6 +202,11 @@ impl State for SimState {
             out.extend(version.counter.to_le_bytes());
             out.extend(version.member.to_le_bytes());
         }
+        out.push(self.kept.sessions.len() as u8);
+        for (name, places) in &self.kept.sessions {
+            out.extend([*name, places.len() as u8]);
+            out.extend(places.iter().flat_map(|place| place.to_le_bytes()));
+        }
         self.kept.results.write(out);
     }
 
@@ -226,6 +240,13 @@ fn read_kept(bytes: &[u8]) -> Option<Kept> {
         let counter = u64::from_le_bytes(entry[1..9].try_into().ok()?);
         kept.versions
             .insert(entry[0], Version { counter, member: u16::from_le_bytes([entry[9], entry[10]]) });
+        rest = after;
+    }
+    let (count, mut rest) = rest.split_first()?;
+    for _ in 0..*count {
+        let (&[name, length], after) = rest.split_first_chunk::<2>()?;
+        let (places, after) = after.split_at_checked(usize::from(length) * 8)?;
+        kept.sessions.insert(name, read_reply(places));
         rest = after;
     }
     let (results, rest) = Results::read(ResultsLimits::default(), rest)?;

@@ -3,21 +3,22 @@
 //! Invariant: an answer leaves a member when the machine has said that it is stable, as a server's runtime does it.
 
 use crate::client::{Client, Parcel};
+use crate::device::{self, Device};
 use crate::membership::Membership;
 use crate::model::{Numbers, Op, Reply};
 use crate::scenario::{Place, Protocol as Kind, Scenario, Trouble};
 use crate::state::{read_reply, Kept, SimState};
 use remedy_replicate::{
-    group_name_hash, read_head, Chain, Head, Hermes, Limits, Member, MemberConfig, MemberId, ReadsAt,
-    Replica, ReplicaOwn, StableWhen, Standing, View, Write,
+    group_name_hash, read_head, Chain, Decline, Head, Hermes, Limits, Member, MemberConfig, MemberId,
+    ReadsAt, Replica, ReplicaOwn, StableWhen, Standing, View, Write,
 };
 use scotfree_check::{check, Answer, Limits as CheckLimits, Operation, Verdict};
-use scotfree_core::{Effect, Effects, Nanos};
+use scotfree_core::{Effect, Effects, Nanos, SeqNum, SessionId};
 use scotfree_sim::clock::Clock;
 use scotfree_sim::{
     Alarm, Course, Depth, Engine, Happening, Incarnation, Loss, Packet, Protocol, Travel, Violation,
 };
-use scotfree_state::request_of;
+use scotfree_state::{request_of, State};
 use scotfree_wire::{ClusterKey, Direction, Identity};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +33,8 @@ pub enum Invariant {
     StableEverywhere,
     /// At rest all full members hold the same.
     Alike,
+    /// All that a device has acknowledged is executed once, in the order of its session.
+    InOrder,
     /// Once faults have stopped, all requests are answered within a bound.
     Progress,
 }
@@ -71,6 +74,10 @@ scotfree_sim::report! {
         snapshots,
         /// Datagrams of another epoch.
         other_epoch,
+        /// Writes that devices have acknowledged.
+        owed,
+        /// Times that one of these was turned away, and was submitted again.
+        turned_away,
     }
 }
 
@@ -125,6 +132,8 @@ pub enum Event {
     View(usize, Incarnation, View),
     /// Storage has gone on.
     Stored(usize, Incarnation, u64),
+    /// A client writes, by way of the device before a member.
+    Owe(usize),
     /// What came to a member that pauses.
     Resume(usize, Incarnation),
     Deadline,
@@ -162,6 +171,7 @@ struct Node {
     epoch: u64,
     /// What was stored of [`Replica::lineage`].
     lineage: Option<u64>,
+    device: Device,
 }
 
 /// The world of one run.
@@ -212,7 +222,8 @@ impl Protocol for World {
         let nodes = (0..scenario.member_count).map(|_| {
             let drift = engine.chance.work.below(2 * scenario.drift_ppm_max + 1) as i32;
             let shown = Nanos(engine.chance.work.below(1 << 40));
-            Node::new(Clock::new(shown, drift - scenario.drift_ppm_max as i32))
+            let clock = Clock::new(shown, drift - scenario.drift_ppm_max as i32);
+            Node::new(clock, Device::new(scenario.owed_count))
         });
         let nodes = nodes.collect();
         World {
@@ -270,6 +281,9 @@ impl Protocol for World {
         let view = self.membership.view.clone();
         (0..self.nodes.len()).for_each(|index| self.give_view(index, &view));
         (0..self.clients.len()).for_each(|index| self.ask_next(index));
+        if self.scenario.owed_count > 0 {
+            (0..self.nodes.len()).for_each(|index| self.engine.after(Nanos(0), Event::Owe(index)));
+        }
         self.engine.after(self.scenario.lease, Event::Look);
     }
 
@@ -277,6 +291,7 @@ impl Protocol for World {
         let Place::Member(index) = place else { return };
         let node = &mut self.nodes[index];
         node.boot += 1;
+        node.device.begin_life();
         node.incarnation = node.incarnation.next();
         let machine = self.machine(index);
         self.nodes[index].machine = Some(machine);
@@ -323,12 +338,9 @@ impl Protocol for World {
                 }
             }
             Event::Stored(index, incarnation, through) => self.stored(index, incarnation, through),
+            Event::Owe(index) => self.owe(index),
             Event::Resume(index, incarnation) => self.resume(index, incarnation),
-            Event::Deadline => {
-                let left: Vec<_> = self.clients.iter().map(|client| (client.left, client.op)).collect();
-                let detail = format!("requests are left: {left:?}, in {:?}", self.membership.view);
-                self.must(Err(Violation::new(Invariant::Progress, detail)));
-            }
+            Event::Deadline => self.must(Err(self.unfinished())),
         }
     }
 
@@ -349,11 +361,14 @@ impl Protocol for World {
     fn calmed(&mut self) {
         self.engine.note(Place::Client(0), Happening::Note("is calm", 0));
         self.nodes.iter_mut().for_each(|node| node.silent_until = Nanos(0));
+        if self.scenario.goes_on {
+            self.must(self.judge_progress());
+        }
         self.engine.after(RECOVERY_MAX, Event::Deadline);
     }
 
     fn is_at_rest(&self) -> bool {
-        let is_done = self.clients.iter().all(|client| client.left == 0 && client.op.is_none());
+        let is_done = self.has_answered_all();
         let is_whole = self.membership.view.full().count() == self.nodes.len();
         is_done && is_whole && self.nodes.iter().all(|node| node.machine.is_some()) && self.are_alike()
     }
@@ -364,11 +379,23 @@ impl Protocol for World {
             self.engine.report.memory_lost += 1;
             return;
         }
+        self.must(self.judge_owed());
         let limits = CheckLimits { steps_max: 3_000_000, ..CheckLimits::default() };
         if let Verdict::Violation(violation) = check(&Numbers, &self.history, limits) {
             let detail = violation.describe(&Numbers, &self.history);
             self.must(Err(Violation::new(Invariant::Linearizable, detail)));
         }
+    }
+}
+
+/// The owed write that something is of, if it is of one.
+fn owed_place(own: ReplicaOwn) -> Option<u64> {
+    match own {
+        ReplicaOwn::Answer { ticket, .. }
+        | ReplicaOwn::Decline { ticket, .. }
+        | ReplicaOwn::Stable { ticket }
+        | ReplicaOwn::Lost { ticket } => device::place_of(ticket),
+        ReplicaOwn::Promote { .. } => None,
     }
 }
 
@@ -378,7 +405,7 @@ fn member_of(index: usize) -> Member {
 }
 
 impl Node {
-    fn new(clock: Clock) -> Node {
+    fn new(clock: Clock, device: Device) -> Node {
         Node {
             machine: None,
             stored: Kept::new(),
@@ -395,6 +422,7 @@ impl Node {
             view: None,
             epoch: 0,
             lineage: None,
+            device,
         }
     }
 }
@@ -434,6 +462,16 @@ impl World {
     // ---- members
 
     fn act(
+        &mut self,
+        index: usize,
+        act: impl FnOnce(&mut dyn Replica<State = SimState>, Nanos, &mut Effects<ReplicaOwn>),
+    ) {
+        self.act_once(index, act);
+        self.tend_device(index);
+        self.must(self.judge_order(index));
+    }
+
+    fn act_once(
         &mut self,
         index: usize,
         act: impl FnOnce(&mut dyn Replica<State = SimState>, Nanos, &mut Effects<ReplicaOwn>),
@@ -483,6 +521,9 @@ impl World {
     }
 
     fn on_own(&mut self, index: usize, own: ReplicaOwn, effects: &Effects<ReplicaOwn>) {
+        if let Some(place) = owed_place(own) {
+            return self.on_owed(index, place, own);
+        }
         match own {
             ReplicaOwn::Answer { ticket, reply, .. } => {
                 if let Some(ticket) = self.nodes[index].tickets.get_mut(&ticket) {
@@ -628,6 +669,80 @@ impl World {
         }
         self.nodes[index].alarm = Alarm::NONE;
         self.act(index, |machine, now, effects| machine.on_timer(now, effects));
+    }
+
+    // ---- devices
+
+    /// A client writes, and the device gives its member what that was not given.
+    fn owe(&mut self, index: usize) {
+        let now = self.engine.now;
+        let node = &mut self.nodes[index];
+        self.engine.report.owed += u64::from(node.device.acknowledge());
+        if node.paused_until <= now && node.machine.is_some() {
+            node.device.give();
+            self.act(index, |_, _, _| {});
+        }
+        if !self.nodes[index].device.is_done() {
+            let span = self.engine.chance.work.between(500_000, 10_000_000);
+            self.engine.after(Nanos(span), Event::Owe(index));
+        }
+    }
+
+    fn on_owed(&mut self, index: usize, place: u64, own: ReplicaOwn) {
+        let device = &mut self.nodes[index].device;
+        match own {
+            ReplicaOwn::Answer { .. } => device.answer(place),
+            ReplicaOwn::Stable { .. } => device.settle(place),
+            ReplicaOwn::Decline {
+                why: Decline::Forgotten | Decline::SeveralKeys | Decline::TooLarge,
+                ..
+            } => {
+                let detail =
+                    format!("write {place} of the device of member {} is declined for good", index + 1);
+                self.must(Err(Violation::new(Invariant::InOrder, detail)));
+            }
+            ReplicaOwn::Decline { .. } | ReplicaOwn::Lost { .. } => {
+                device.turn_away(place);
+                self.engine.report.turned_away += 1;
+                self.engine
+                    .note(Place::Member(index), Happening::Did(Deed("turns away the owed write", place)));
+            }
+            ReplicaOwn::Promote { .. } => {}
+        }
+    }
+
+    /// As a member's service does it behind all else: what is settled goes into storage, and what waits is submitted.
+    fn tend_device(&mut self, index: usize) {
+        let Node { machine, device, .. } = &mut self.nodes[index];
+        let Some(machine) = machine else { return };
+        if let Some(through) = device.news() {
+            let number = machine.state_mut().take_place(SessionId(1), SeqNum(through)).number;
+            device.store(number, through);
+        }
+        device.note_stored(machine.state().stable());
+        self.store_and_sleep(index);
+        self.submit_owed(index);
+    }
+
+    fn submit_owed(&mut self, index: usize) {
+        while let Some(place) = self.nodes[index].device.next().filter(|_| self.is_serving(index)) {
+            let node = &mut self.nodes[index];
+            node.device.note_submitted(place);
+            let (ticket, identity) = (device::ticket_of(place), device::identity(index, node.boot, place));
+            let op = &device::op(index, place).bytes();
+            self.act_once(index, |machine, now, effects| {
+                machine.write(now, &Write { ticket, identity, session: None, op }, effects);
+            });
+            if self.nodes[index].device.next() == Some(place) {
+                return;
+            }
+        }
+    }
+
+    fn is_serving(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        let now = node.clock.read(self.engine.now);
+        node.machine.as_ref().is_some_and(|machine| machine.is_serving(now).is_ok())
     }
 
     // ---- the membership
@@ -798,6 +913,48 @@ impl World {
     }
 
     // ---- judgement
+
+    fn has_answered_all(&self) -> bool {
+        let is_settled = self.nodes.iter().all(|node| node.device.is_done());
+        is_settled && self.clients.iter().all(|client| client.left == 0 && client.op.is_none())
+    }
+
+    /// What a member has executed of sessions behind devices begins with their first writes, without a gap.
+    fn judge_order(&self, index: usize) -> Result<(), Violation<Invariant>> {
+        let Some(machine) = &self.nodes[index].machine else { return Ok(()) };
+        let is_off = |(_, places): &(&u8, &Vec<u64>)| places.last() != Some(&(places.len() as u64));
+        let off = machine.state().kept.sessions.iter().find(is_off);
+        off.map_or(Ok(()), |(name, places)| {
+            let detail = format!("member {} has executed of session {name:#x} {places:?}", index + 1);
+            Err(Violation::new(Invariant::InOrder, detail))
+        })
+    }
+
+    /// At rest all members are alike, and each has executed all.
+    fn judge_owed(&self) -> Result<(), Violation<Invariant>> {
+        let Some(machine) = &self.nodes[0].machine else { return Ok(()) };
+        let executed = |index: usize| {
+            let places = machine.state().kept.sessions.get(&device::identity(index, 0, 0).client[0]);
+            places.map_or(0, |places| places.len() as u64)
+        };
+        let lacking =
+            (0..self.nodes.len()).find(|index| executed(*index) < self.nodes[*index].device.settled);
+        lacking.map_or(Ok(()), |index| {
+            let detail = format!("writes of the device of member {} are lost", index + 1);
+            Err(Violation::new(Invariant::InOrder, detail))
+        })
+    }
+
+    fn unfinished(&self) -> Violation<Invariant> {
+        let left: Vec<_> = self.clients.iter().map(|client| (client.left, client.op)).collect();
+        let owed: Vec<_> = self.nodes.iter().map(|node| &node.device).collect();
+        let detail = format!("requests are left: {left:?} and {owed:?}, in {:?}", self.membership.view);
+        Violation::new(Invariant::Progress, detail)
+    }
+
+    fn judge_progress(&self) -> Result<(), Violation<Invariant>> {
+        self.has_answered_all().then_some(()).ok_or_else(|| self.unfinished())
+    }
 
     fn are_alike(&self) -> bool {
         let mut kept =
