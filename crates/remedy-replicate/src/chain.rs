@@ -204,12 +204,12 @@ impl<S: State> Chain<S> {
         }
     }
 
-    /// The tail tells the members whose clients wait, without the way back through the chain.
+    /// The tail tells the members whose clients wait, without the way back through the chain; the one before it, too,
+    /// to which it may say at leisure how far it is.
     fn note_origins(&mut self, before: u64) {
         let origins =
             (before + 1..=self.committed).filter_map(|index| self.log.get(index)).map(|entry| entry.origin);
-        let is_other =
-            |origin: &MemberId| *origin != self.desk.config.id && Some(*origin) != self.predecessor;
+        let is_other = |origin: &MemberId| *origin != self.desk.config.id;
         self.to_tell.extend(origins.filter(is_other));
     }
 

@@ -21,7 +21,7 @@ impl Timing for GroupTiming {
     }
 
     fn overview(&self, seed: u64) -> String {
-        [reads(seed), writes(seed), shares(seed)].join("\n")
+        overview(&default_setup(seed))
     }
 }
 
@@ -167,6 +167,10 @@ fn numbers(outcome: &Outcome) -> BTreeMap<String, f64> {
 
 const ALL: [Protocol; 3] = [Protocol::Chain, Protocol::Craq, Protocol::Hermes];
 
+fn overview(base: &Setup) -> String {
+    [reads(base), writes(base), shares(base)].join("\n")
+}
+
 /// Requests under way at each member that is asked.
 const READS_PER_MEMBER: usize = 64;
 
@@ -175,7 +179,7 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
 }
 
 /// Reads of three members beside those of the tail alone.
-fn reads(seed: u64) -> String {
+fn reads(base: &Setup) -> String {
     let mut text = "Reads of three members, 64 under way at each that is asked, a second (times those of the tail alone)\n\
                     one way us        tail alone              craq            hermes\n"
         .to_owned();
@@ -190,8 +194,7 @@ fn reads(seed: u64) -> String {
                 write_percent: 0,
                 one_way,
                 client_one_way: one_way,
-                request_count: 30_000,
-                ..default_setup(seed)
+                ..base.clone()
             };
             measure(&setup).per_second()
         };
@@ -210,7 +213,7 @@ fn reads(seed: u64) -> String {
 }
 
 /// A write of Hermes beside one of a chain.
-fn writes(seed: u64) -> String {
+fn writes(base: &Setup) -> String {
     let mut text = "A write of any of three members, one at a time, p50 in us, and Hermes over a chain\n\
                     client is              costs  one way us     chain      craq    hermes     ratio\n"
         .to_owned();
@@ -221,7 +224,7 @@ fn writes(seed: u64) -> String {
                 let client_one_way = if is_beside { Nanos(0) } else { one_way };
                 let costs = Costs::MEASURED.percent(percent);
                 let [chain, craq, hermes] = ALL.map(|protocol| {
-                    p50_of_writes(&Setup { protocol, one_way, client_one_way, costs, ..default_setup(seed) })
+                    p50_of_writes(&Setup { protocol, one_way, client_one_way, costs, ..base.clone() })
                 });
                 let ratio = hermes / chain;
                 line(&mut text, format_args!(
@@ -238,15 +241,14 @@ fn p50_of_writes(setup: &Setup) -> f64 {
 }
 
 /// By how many members there are and how many of the requests are writes.
-fn shares(seed: u64) -> String {
+fn shares(base: &Setup) -> String {
     let mut text = "16 under way, of any member: p50 us, p99 us, requests a second, by members and writes of a hundred\n\
                     members writes                     chain                      craq                    hermes\n"
         .to_owned();
     for member_count in 1..=4 {
         for write_percent in [0, 5, 20, 50, 100] {
             let cell = |protocol| {
-                let setup =
-                    Setup { protocol, member_count, write_percent, client_count: 16, ..default_setup(seed) };
+                let setup = Setup { protocol, member_count, write_percent, client_count: 16, ..base.clone() };
                 let outcome = measure(&setup);
                 let all = outcome.all();
                 let [p50, p99] = [500, 990].map(|per_mille| quantile(&all, per_mille).map_or(0.0, micros));
@@ -292,6 +294,13 @@ mod tests {
         assert!(parse(&format!("clients={}", CLIENTS_MAX + 1), 1).is_err());
         assert!(parse(&format!("costs-percent={}", COSTS_PERCENT_MAX + 1), 1).is_err());
         assert!(parse(&format!("requests={}", REQUESTS_MAX + 1), 1).is_err());
+    }
+
+    #[test]
+    fn the_overview_has_a_number_in_every_place() {
+        let text = overview(&Setup { request_count: 20, warmup_count: 200, ..default_setup(1) });
+        assert_eq!(text.lines().count(), (2 + 3) + 1 + (2 + 24) + 1 + (2 + 20), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains(" 0.00"), "{text}");
     }
 
     #[test]
