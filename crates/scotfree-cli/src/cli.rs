@@ -726,7 +726,12 @@ pub struct Remedies {
 #[derive(Debug, Args)]
 pub struct Sim {
     /// Run these seeds, FIRST..END
-    #[arg(long, value_name = "RANGE", required_unless_present = "seed", conflicts_with = "seed")]
+    #[arg(
+        long,
+        value_name = "RANGE",
+        required_unless_present_any = ["seed", "timed"],
+        conflicts_with = "seed"
+    )]
     pub seeds: Option<String>,
     /// Run this seed
     #[arg(long, value_name = "SEED")]
@@ -743,6 +748,18 @@ pub struct Sim {
     /// Scenarios of this kind; an unknown name lists those that there are
     #[arg(long, value_name = "NAME", conflicts_with = "storm")]
     pub kind: Option<String>,
+    /// How long requests take and how many there are in a second, in simulated time: of this setup, or an overview
+    #[arg(
+        long,
+        value_name = "NAME=VALUE,…",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["seeds", "trace", "storm", "kind"]
+    )]
+    pub timed: Option<String>,
+    /// Print the numbers of a setup as JSON
+    #[arg(long, requires = "timed")]
+    pub json: bool,
 }
 
 /// Words of a Redis command.

@@ -4,7 +4,7 @@
 use scotfree_core::{RemedyEntry, Stage};
 use scotfree_device::Maker;
 use scotfree_rpc::GroupMaker;
-use scotfree_sim::Simulation;
+use scotfree_sim::{Simulation, Timing};
 #[cfg(feature = "xdp")]
 use scotfree_xdp::PartMaker;
 use serde::Serialize;
@@ -21,10 +21,12 @@ pub struct Remedy {
     pub part: Option<PartMaker>,
     /// Its worlds, if it has some.
     pub simulation: Option<&'static dyn Simulation>,
+    /// Its protocol in simulated time, if it has that.
+    pub timing: Option<&'static dyn Timing>,
 }
 
-/// A line of the registry: the remedy's crate and, if it has them, the crates of its part in the kernel and of its
-/// worlds.
+/// A line of the registry: the remedy's crate and, if it has them, the crates of its part in the kernel, of its worlds
+/// and of its protocol in simulated time.
 #[allow(unused_macros)] // where there is no remedy
 macro_rules! remedy {
     ($machine:ident $(, kernel = $kernel:ident)? $(, world = $world:ident)?) => {
@@ -34,19 +36,23 @@ macro_rules! remedy {
             #[cfg(feature = "xdp")]
             part: remedy!(@part $($kernel)?),
             simulation: remedy!(@simulation $($world)?),
+            timing: None,
         }
     };
-    (service $machine:ident, world = $world:ident) => {
+    (service $machine:ident, world = $world:ident $(, timed = $timed:ident)?) => {
         Remedy {
             entry: &$machine::ENTRY,
             function: None,
             #[cfg(feature = "xdp")]
             part: None,
             simulation: Some($world::SIMULATION),
+            timing: remedy!(@timing $($timed)?),
         }
     };
     (@part) => { None };
     (@part $kernel:ident) => { Some($kernel::PART) };
+    (@timing) => { None };
+    (@timing $timed:ident) => { Some($timed::TIMING) };
     (@simulation) => { None };
     (@simulation $world:ident) => { Some($world::SIMULATION) };
 }
@@ -56,7 +62,7 @@ pub const REMEDIES: &[Remedy] = &[
     // A line each, in the order in which packets pass their functions unless the configuration says otherwise.
     remedy!(remedy_cache, kernel = remedy_cache_kernel),
     remedy!(remedy_persist, kernel = remedy_persist_kernel, world = remedy_persist_world),
-    remedy!(service remedy_replicate, world = remedy_replicate_world),
+    remedy!(service remedy_replicate, world = remedy_replicate_world, timed = remedy_replicate_world),
 ];
 
 /// What makes a service a member of a group.
@@ -83,11 +89,16 @@ pub struct World {
     pub name: &'static str,
     /// How they are run.
     pub simulation: &'static dyn Simulation,
+    /// Their remedy in simulated time, if it has that.
+    pub timing: Option<&'static dyn Timing>,
 }
 
 /// The worlds of all that have some.
 pub fn worlds() -> Vec<World> {
-    let one = |remedy: &Remedy| Some(World { name: remedy.entry.name, simulation: remedy.simulation? });
+    let one = |remedy: &Remedy| {
+        let (name, simulation, timing) = (remedy.entry.name, remedy.simulation?, remedy.timing);
+        Some(World { name, simulation, timing })
+    };
     REMEDIES.iter().filter_map(one).collect()
 }
 

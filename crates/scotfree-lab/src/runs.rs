@@ -50,6 +50,7 @@ mod reflection;
 mod runners;
 mod settings;
 mod sidecar_overhead;
+mod simulated;
 mod stolen;
 mod stores;
 mod study;

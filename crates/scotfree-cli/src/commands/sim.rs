@@ -16,12 +16,40 @@ use std::time::Instant;
 const STORM: &str = "storm";
 
 pub fn run(flags: &Sim) -> Result<(), Failure> {
+    if let Some(settings) = &flags.timed {
+        return timed(flags, settings, &registry::worlds());
+    }
     let chosen = Chosen::of(flags, &registry::worlds())?;
     match (&flags.seeds, flags.seed) {
         (Some(seeds), _) => chosen.many(range(seeds)?),
         (None, Some(seed)) => chosen.one(seed, if flags.trace { Depth::All } else { Depth::Last }),
         (None, None) => Err(Failure::usage("give --seeds FIRST..END or --seed SEED")),
     }
+}
+
+/// Numbers in simulated time: an overview where no setup is named.
+fn timed(flags: &Sim, settings: &str, worlds: &[World]) -> Result<(), Failure> {
+    let world = world(worlds, flags.remedy.as_deref())?;
+    let timing = world.timing.ok_or_else(|| {
+        let known: Vec<&str> =
+            worlds.iter().filter(|world| world.timing.is_some()).map(|world| world.name).collect();
+        let (name, known) = (world.name, known.join(", "));
+        Failure::usage(format!("{name} is not in simulated time; say --remedy with one that is: {known}"))
+    })?;
+    let seed = flags.seed.unwrap_or(1);
+    if settings.is_empty() && !flags.json {
+        out::text(timing.overview(seed));
+        return Ok(());
+    }
+    let numbers = timing.measure(settings, seed).map_err(Failure::usage)?;
+    if flags.json {
+        out::line(serde_json::to_string(&numbers).expect("names and numbers are JSON"));
+    } else {
+        for (name, number) in &numbers {
+            out::line(format_args!("{name:>24} {number:.3}"));
+        }
+    }
+    Ok(())
 }
 
 fn range(text: &str) -> Result<Range<u64>, Failure> {
@@ -127,7 +155,8 @@ fn repeat(flags: &Sim) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scotfree_sim::{Progress, Simulation, Told};
+    use scotfree_sim::{Progress, Simulation, Timing, Told};
+    use std::collections::BTreeMap;
 
     /// Worlds of two kinds that always fail.
     #[derive(Debug)]
@@ -150,12 +179,29 @@ mod tests {
         }
     }
 
-    const WORLDS: [World; 2] =
-        [World { name: "first", simulation: &Failing }, World { name: "second", simulation: &Failing }];
+    /// A remedy in simulated time, in which all takes as long as its settings are.
+    #[derive(Debug)]
+    struct Long;
+
+    impl Timing for Long {
+        fn measure(&self, settings: &str, _seed: u64) -> Result<BTreeMap<String, f64>, String> {
+            let known = settings.strip_prefix("long=").ok_or("it is `long`")?;
+            Ok(BTreeMap::from([("long".into(), known.len() as f64)]))
+        }
+
+        fn overview(&self, seed: u64) -> String {
+            format!("{seed}")
+        }
+    }
+
+    const WORLDS: [World; 2] = [
+        World { name: "first", simulation: &Failing, timing: None },
+        World { name: "second", simulation: &Failing, timing: Some(&Long) },
+    ];
 
     fn flags(remedy: Option<&str>, kind: Option<&str>, storm: bool) -> Sim {
         let (remedy, kind) = (remedy.map(str::to_owned), kind.map(str::to_owned));
-        Sim { seeds: None, seed: Some(7), trace: false, storm, remedy, kind }
+        Sim { seeds: None, seed: Some(7), trace: false, storm, remedy, kind, timed: None, json: false }
     }
 
     fn chosen(flags: &Sim) -> (&'static str, usize, String) {
@@ -185,6 +231,16 @@ mod tests {
         );
         let (code, text) = refusal(&flags(None, None, false), &[]).expect("there are none");
         assert!(code == 2 && text.contains("no remedy"), "{text}");
+    }
+
+    #[test]
+    fn a_remedy_without_simulated_time_and_settings_that_it_does_not_know_are_refused() {
+        let told = |remedy, settings| timed(&flags(Some(remedy), None, false), settings, &WORLDS);
+        let refusal = told("first", "").expect_err("it has none");
+        assert!(refusal.code() == 2 && refusal.to_string().contains("second"), "{refusal}");
+        let refusal = told("second", "wide=3").expect_err("it is long").to_string();
+        assert!(refusal.contains("`long`"), "{refusal}");
+        assert!(told("second", "long=3").is_ok() && told("second", "").is_ok());
     }
 
     #[test]

@@ -78,6 +78,7 @@ const RUNNERS: &[Runner] = &[
     #[cfg(feature = "xdp")]
     timed("reflection", super::reflection::run),
     timed("sidecar-overhead", super::sidecar_overhead::run),
+    untimed("simulated", super::simulated::run),
     timed("stores", super::stores::run),
     untimed("study", super::study::run),
     untimed("study-faults", super::study_faults::run),
