@@ -74,8 +74,8 @@ pub struct Chain<S> {
     settling: Retry,
     submits: Submits,
     reads: Reads,
-    /// Writes that were answered and are not stable.
-    unstable: VecDeque<(u64, u64)>,
+    /// What was answered and shows a write that is not stable.
+    unstable: BTreeSet<(u64, u64)>,
     /// Members to be told that what they have submitted is committed.
     to_tell: BTreeSet<MemberId>,
     giving: Option<Giving>,
@@ -113,7 +113,7 @@ impl<S: State> Chain<S> {
             settling: Retry::default(),
             submits: Submits::default(),
             reads: Reads::default(),
-            unstable: VecDeque::new(),
+            unstable: BTreeSet::new(),
             to_tell: BTreeSet::new(),
             giving: None,
             taking: None,
@@ -233,7 +233,7 @@ impl<S: State> Chain<S> {
         for ticket in waiting.into_iter().flat_map(|waiting| waiting.tickets) {
             let reply = effects.append(|out| out.extend_from_slice(&self.reply));
             effects.own(ReplicaOwn::Answer { ticket, reply, is_refused: applied.is_refused });
-            self.unstable.push_back((index, ticket));
+            self.unstable.insert((index, ticket));
         }
     }
 
@@ -265,10 +265,11 @@ impl<S: State> Chain<S> {
             StableWhen::InMemory => self.committed,
             StableWhen::Stored => self.stable_all,
         };
-        while let Some((_, ticket)) = self.unstable.front().copied().filter(|(index, _)| *index <= through) {
-            self.unstable.pop_front();
+        while let Some((_, ticket)) = self.unstable.first().copied().filter(|(index, _)| *index <= through) {
+            self.unstable.pop_first();
             effects.own(ReplicaOwn::Stable { ticket });
         }
+        self.log.note_stable(through);
     }
 
     // ---- views

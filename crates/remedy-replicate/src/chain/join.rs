@@ -33,7 +33,7 @@ impl<S: State> Chain<S> {
         if !self.unstable.is_empty() && !self.desk.plants(Fault::DisplacedOvertaken) {
             self.give_up_all(effects);
         }
-        for (_, ticket) in self.unstable.drain(..) {
+        for (_, ticket) in std::mem::take(&mut self.unstable) {
             effects.own(ReplicaOwn::Lost { ticket });
         }
     }

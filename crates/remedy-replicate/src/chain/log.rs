@@ -4,6 +4,7 @@
 //! Invariant: the entries are contiguous; what is not applied is never dropped but by [`Log::cut`].
 
 use crate::view::MemberId;
+use scotfree_core::Fnv1a;
 use scotfree_state::{request_of, Facts, Touches};
 use scotfree_wire::Identity;
 use std::collections::{BTreeMap, VecDeque};
@@ -31,12 +32,17 @@ pub(crate) struct Log {
     /// How many writes of each key are not applied, and how many that touch several.
     dirty: BTreeMap<Vec<u8>, u32>,
     dirty_several: u32,
+    /// The last write of each key, by the key's hash, that is applied and not known to be stable; and in their order.
+    unsettled: BTreeMap<u64, u64>,
+    unsettled_order: VecDeque<(u64, u64)>,
+    /// The same of several keys, or of a state whose writes are not known one by one.
+    unsettled_several: u64,
 }
 
 impl Log {
     /// An empty log behind a state that has applied this many.
     pub(crate) fn behind(applied: u64) -> Log {
-        Log { first: applied + 1, applied, ..Log::default() }
+        Log { first: applied + 1, applied, unsettled_several: applied, ..Log::default() }
     }
 
     pub(crate) fn first(&self) -> u64 {
@@ -86,6 +92,37 @@ impl Log {
         let entry = &self.entries[(self.applied - self.first) as usize];
         self.ordered.remove(&request_of(&entry.identity));
         clean(&mut self.dirty, &mut self.dirty_several, &entry.touches);
+        match &entry.touches {
+            Touches::Nothing => {}
+            Touches::One(key) => {
+                let hash = hash_of(key);
+                self.unsettled.insert(hash, self.applied);
+                self.unsettled_order.push_back((self.applied, hash));
+            }
+            Touches::Several => self.unsettled_several = self.applied,
+        }
+    }
+
+    /// The last write that a read might show and that may be lost still.
+    pub(crate) fn shown_by(&self, touches: &Touches) -> u64 {
+        match touches {
+            Touches::Nothing => 0,
+            Touches::One(key) => {
+                self.unsettled.get(&hash_of(key)).copied().unwrap_or(0).max(self.unsettled_several)
+            }
+            Touches::Several => self.applied,
+        }
+    }
+
+    /// What is applied is stable up to here.
+    pub(crate) fn note_stable(&mut self, through: u64) {
+        while let Some((index, hash)) = self.unsettled_order.front().copied().filter(|(at, _)| *at <= through)
+        {
+            self.unsettled_order.pop_front();
+            if self.unsettled.get(&hash) == Some(&index) {
+                self.unsettled.remove(&hash);
+            }
+        }
     }
 
     /// Drops what is applied, not wanted any more (before `needed`) and beyond the room for it.
@@ -107,6 +144,11 @@ impl Log {
         self.dirty.clear();
         self.dirty_several = 0;
     }
+}
+
+/// Keys that share a hash only wait for each other.
+fn hash_of(key: &[u8]) -> u64 {
+    Fnv1a::EMPTY.and(key).value()
 }
 
 fn clean(dirty: &mut BTreeMap<Vec<u8>, u32>, dirty_several: &mut u32, touches: &Touches) {
@@ -150,6 +192,26 @@ mod tests {
         assert!(!log.is_dirty(&one(b"a")));
         assert_eq!(log.place_of(&Identity { client: [1; 16], number: 2 }), None);
         assert_eq!((log.first(), log.last(), log.applied()), (8, 9, 9));
+    }
+
+    #[test]
+    fn a_read_shows_what_may_be_lost_until_the_last_write_of_its_key_is_stable() {
+        let mut log = Log::behind(7);
+        for (number, key) in [(1, b"a"), (2, b"b"), (3, b"a")] {
+            log.push(entry(number, Touches::One(key.to_vec())));
+            log.note_applied();
+        }
+        let shown = |log: &Log, key: &[u8]| log.shown_by(&Touches::One(key.to_vec()));
+        assert_eq!((shown(&log, b"a"), shown(&log, b"b")), (10, 9));
+        assert_eq!(shown(&log, b"c"), 7, "of the state that it began with nothing is known");
+        assert_eq!((log.shown_by(&Touches::Several), log.shown_by(&Touches::Nothing)), (10, 0));
+        log.note_stable(9);
+        assert_eq!((shown(&log, b"a"), shown(&log, b"b")), (10, 7), "an older write of it is stable");
+        log.note_stable(10);
+        assert!(log.unsettled.is_empty() && log.unsettled_order.is_empty());
+        log.push(entry(4, Touches::Several));
+        log.note_applied();
+        assert_eq!(shown(&log, b"c"), 11, "several may be any");
     }
 
     #[test]

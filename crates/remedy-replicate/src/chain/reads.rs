@@ -80,8 +80,7 @@ impl<S: State> Chain<S> {
     /// What does not depend on the state can be answered whatever becomes of it.
     fn answer_of_nothing(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
         self.answer_here(ticket, op, effects);
-        self.unstable.pop_back();
-        effects.own(ReplicaOwn::Stable { ticket });
+        self.settle(effects);
     }
 
     fn answer_here(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
@@ -90,8 +89,9 @@ impl<S: State> Chain<S> {
         let is_refused = self.state.query(op, &mut self.reply);
         let reply = effects.append(|out| out.extend_from_slice(&self.reply));
         effects.own(ReplicaOwn::Answer { ticket, reply, is_refused });
-        // What it shows may be lost until it is stable.
-        self.unstable.push_back((self.log.applied(), ticket));
+        // What it shows may be lost until it is stable; what others write is no matter of it.
+        let shown = self.log.shown_by(&self.state.facts(op).touches);
+        self.unstable.insert((shown, ticket));
     }
 
     /// Whether what is applied here is what is committed, and no later view can say otherwise.
@@ -130,7 +130,6 @@ impl<S: State> Chain<S> {
     ) -> Result<(), Refusal> {
         let (number, op) = (body.u64()?, body.blob()?);
         body.end()?;
-        let applied = self.log.applied();
         let may =
             self.may_speak_as_tail(now) || (self.desk.plants(Fault::AnyoneAnswers) && self.desk.is_full());
         if may {
@@ -140,9 +139,9 @@ impl<S: State> Chain<S> {
             if is_too_large {
                 self.reply.clear();
             }
-            let reply = &self.reply;
+            let (reply, shown) = (&self.reply, self.log.shown_by(&self.state.facts(op).touches));
             self.desk.tell(from, READ_ANSWER, reply.len() + 21, effects, |out| {
-                write_numbers(&[number, applied], out);
+                write_numbers(&[number, shown], out);
                 out.push(if is_too_large { TOO_LARGE } else { u8::from(is_refused) });
                 blob(reply, out);
             });
@@ -155,7 +154,7 @@ impl<S: State> Chain<S> {
         mut body: Reader<'_>,
         effects: &mut Effects<ReplicaOwn>,
     ) -> Result<(), Refusal> {
-        let (number, applied) = (body.u64()?, body.u64()?);
+        let (number, shown) = (body.u64()?, body.u64()?);
         let (outcome, answer) = (body.u8()?, body.blob()?);
         body.end()?;
         if self.reads.waiting.get(&number).is_some_and(|waiting| waiting.by_tail) {
@@ -166,8 +165,8 @@ impl<S: State> Chain<S> {
             }
             let reply = effects.append(|out| out.extend_from_slice(answer));
             effects.own(ReplicaOwn::Answer { ticket: waiting.ticket, reply, is_refused: outcome != 0 });
-            self.known_committed = self.known_committed.max(applied);
-            self.unstable.push_back((applied, waiting.ticket));
+            self.known_committed = self.known_committed.max(shown);
+            self.unstable.insert((shown, waiting.ticket));
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ impl<S: State> Chain<S> {
                     let reply = effects.append(|out| out.extend_from_slice(answer));
                     self.desk.counters.writes_known += 1;
                     effects.own(ReplicaOwn::Answer { ticket: write.ticket, reply, is_refused: false });
-                    self.unstable.push_back((self.log.applied(), write.ticket));
+                    self.unstable.insert((self.log.applied(), write.ticket));
                     return self.settle(effects);
                 }
                 Known::Forgotten => return self.desk.decline(write.ticket, Decline::Forgotten, effects),
@@ -144,7 +144,7 @@ impl<S: State> Chain<S> {
             let Some(waiting) = self.submits.take(&identity) else { continue };
             for ticket in waiting.tickets {
                 effects.own(ReplicaOwn::Answer { ticket, reply, is_refused: false });
-                self.unstable.push_back((self.log.applied(), ticket));
+                self.unstable.insert((self.log.applied(), ticket));
             }
         }
     }
@@ -266,7 +266,7 @@ impl<S: State> Chain<S> {
 
     /// This member is in no view: its clients go elsewhere with what they have asked.
     fn decline_all(&mut self, effects: &mut Effects<ReplicaOwn>) {
-        for (_, ticket) in self.unstable.drain(..) {
+        for (_, ticket) in std::mem::take(&mut self.unstable) {
             effects.own(ReplicaOwn::Lost { ticket });
         }
         self.give_up_all(effects);
