@@ -932,7 +932,8 @@ Ends with 1 if it has not the state within the time that --wait says.")]
     Add {
         /// Where the group is kept
         membership: String,
-        /// Its number
+        /// Its number, from 1 to 255
+        #[arg(value_parser = clap::value_parser!(u8).range(1..))]
         id: u8,
         /// How long to wait for it
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -953,7 +954,8 @@ the last that has the state, are not left out.")]
     Remove {
         /// Where the group is kept
         membership: String,
-        /// Its number
+        /// Its number, from 1 to 255
+        #[arg(value_parser = clap::value_parser!(u8).range(1..))]
         id: u8,
     },
     /// The view as it is at etcd, or in a file

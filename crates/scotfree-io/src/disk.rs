@@ -219,6 +219,12 @@ impl DiskDomain {
         self.commit.write_due_by_thread();
     }
 
+    /// Names the log: another file has another name, whatever it is called.
+    pub fn log_name(&self) -> u64 {
+        // The salt itself stays in the file: who knows it could make bytes that pass for records.
+        scotfree_core::Fnv1a::EMPTY.and(&self.commit.medium().salt.to_le_bytes()).value()
+    }
+
     /// The size of the ring.
     pub fn log_bytes(&self) -> u64 {
         self.commit.medium().log_bytes

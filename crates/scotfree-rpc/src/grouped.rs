@@ -44,6 +44,10 @@ pub struct GroupPlan {
     pub sessions: Vec<RecoveredSession>,
     /// Where this member keeps which history of the group it has.
     pub kept: PathBuf,
+    /// Names the log: one that is put in its place has another.
+    pub log: u64,
+    /// Whether the log holds data, of the group or not.
+    pub holds_data: bool,
     /// By how much clocks go wrong at most, in parts of a million.
     pub drift_ppm_max: u32,
     /// Woken when the operator says that the membership is to be read again.

@@ -1,7 +1,8 @@
 //! What a member keeps beside its service's storage: which history of the group that holds, and the last view.
 //!
 //! Invariant: the file never says a history that the storage does not hold: it is written before the storage is
-//! replaced, and again when the new one is stored.
+//! replaced, and again when the new one is stored; and it names the log that it speaks of, so that it says nothing of
+//! another that was put in its place.
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 struct Form {
     lineage: Option<u64>,
     epoch: u64,
+    /// The log; files that name none were written before logs were told apart.
+    #[serde(default)]
+    log: Option<u64>,
 }
 
 /// The file and what it says.
@@ -19,11 +23,12 @@ struct Form {
 pub(crate) struct Kept {
     path: PathBuf,
     form: Form,
+    log: u64,
 }
 
 impl Kept {
-    /// Reads it; nothing at the first start.
-    pub(crate) fn open(path: &Path) -> Result<Kept, String> {
+    /// Reads it, beside this log; nothing at the first start.
+    pub(crate) fn open(path: &Path, log: u64) -> Result<Kept, String> {
         let form = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 format!("{}: it does not say which history of the group the log holds ({error}): move it away, and this member takes the whole state of another", path.display())
@@ -31,11 +36,17 @@ impl Kept {
             Err(error) if error.kind() == ErrorKind::NotFound => Form::default(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        Ok(Kept { path: path.to_owned(), form })
+        Ok(Kept { path: path.to_owned(), form, log })
     }
 
+    /// The history that the log holds; none of another log.
     pub(crate) fn lineage(&self) -> Option<u64> {
-        self.form.lineage
+        self.form.lineage.filter(|_| self.form.log.is_none_or(|log| log == self.log))
+    }
+
+    /// Whether it says of this very log what it holds, be that nothing.
+    pub(crate) fn names_its_log(&self) -> bool {
+        self.form.log == Some(self.log)
     }
 
     /// The last view that this member, in any of its lives, has taken part in.
@@ -45,7 +56,7 @@ impl Kept {
 
     /// Writes what has changed, durably.
     pub(crate) fn keep(&mut self, lineage: Option<u64>, epoch: u64) -> Result<(), String> {
-        let form = Form { lineage, epoch: epoch.max(self.form.epoch) };
+        let form = Form { lineage, epoch: epoch.max(self.form.epoch), log: Some(self.log) };
         if form == self.form {
             return Ok(());
         }
@@ -82,18 +93,21 @@ mod tests {
     fn what_could_not_be_written_is_written_when_it_can_be() {
         let folder = std::env::temp_dir().join(format!("scot-{}-kept", std::process::id()));
         let path = folder.join("kv.wal.group");
-        let mut kept = Kept::open(&path).unwrap();
+        let mut kept = Kept::open(&path, 5).unwrap();
         let problem = kept.keep(Some(1), 1).unwrap_err();
         assert!(problem.contains("kv.wal.group failed"), "{problem}");
         std::fs::create_dir_all(&folder).unwrap();
         kept.keep(Some(1), 1).unwrap();
-        assert_eq!(Kept::open(&path).unwrap().lineage(), Some(1));
+        let again = Kept::open(&path, 5).unwrap();
+        assert_eq!((again.lineage(), again.names_its_log()), (Some(1), true));
+        let of_another = Kept::open(&path, 6).unwrap();
+        assert_eq!((of_another.lineage(), of_another.names_its_log(), of_another.epoch()), (None, false, 1));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn who_has_no_room_is_told_to_make_some() {
-        let kept = Kept { path: "kv.wal.group".into(), form: Form::default() };
+        let kept = Kept { path: "kv.wal.group".into(), form: Form::default(), log: 0 };
         let problem = kept.describe(&ErrorKind::StorageFull.into());
         assert!(problem.contains("view of the group to kv.wal.group") && problem.contains("make room"));
     }

@@ -24,11 +24,14 @@ pub const MAKER: GroupMaker =
 // The shape of a maker is everybody's: it is given the plan.
 #[allow(clippy::needless_pass_by_value)]
 fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<Box<dyn Service>, String> {
-    let kept = Kept::open(&plan.kept)?;
+    let kept = Kept::open(&plan.kept, plan.log)?;
     let peers = Peers::bind(plan.peers)
         .map_err(|error| format!("listen for other members on UDP {}: {error}", plan.peers))?;
-    // Data that no group has written is of no history, whatever was kept beside it.
-    let lineage = kept.lineage().filter(|_| inner.progress() > 0);
+    if plan.holds_data && inner.progress() == 0 {
+        return Err(foreign_data(&plan, &kept));
+    }
+    // A log without writes is of a history only if it is known to be the one that took part in it.
+    let lineage = kept.lineage().filter(|_| inner.progress() > 0 || kept.names_its_log());
     let membership = membership(&plan, &inner, lineage)?;
     let config = MemberConfig {
         group: group_of(&plan, &inner),
@@ -56,6 +59,21 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         decline,
         say,
     })))
+}
+
+/// What no group has written other members would not have.
+fn foreign_data(plan: &GroupPlan, kept: &Kept) -> String {
+    let log = plan.kept.with_extension("");
+    let of_another = if kept.epoch() > 0 && !kept.names_its_log() {
+        format!(" ({} is of another log)", plan.kept.display())
+    } else {
+        String::new()
+    };
+    format!(
+        "{} holds data that no group has written{of_another}, which other members would not have: bring back the log \
+         of this member, or begin with an empty log, and write the data through the group",
+        log.display()
+    )
 }
 
 /// The group as members name it to each other: those that would not agree are refused.

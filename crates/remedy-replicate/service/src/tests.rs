@@ -176,7 +176,7 @@ impl Member {
             machine: Box::new(Played { state, script: script_of, counters }),
             membership: Box::new(Nobody),
             peers: Peers::bind("127.0.0.1:0".parse().unwrap()).unwrap(),
-            kept: Kept::open(&folder.join("kept")).unwrap(),
+            kept: Kept::open(&folder.join("kept"), 1).unwrap(),
             id: 1,
             boot: recovery.epoch.0,
             is_behind_device: true,

@@ -147,12 +147,8 @@ impl Decider {
         let is_of_view = |live: &Live| live.founded == Some(view.founded) || began_alone(live);
         let held = |live: &Live| is_of_view(live).then_some(live.applied);
         let most = back.iter().filter_map(|(_, live)| held(live)).max();
-        // A history in which nothing was written leaves nothing behind: then all are back, and none holds a write.
-        let is_empty = are_all_back && back.iter().all(|(_, live)| live.applied == 0);
-        let ahead = match most {
-            Some(most) => back.iter().find(|(_, live)| held(live) == Some(most)),
-            None => back.first().filter(|_| is_empty),
-        };
+        let Some(most) = most else { return Decision::Wait(nobody_holds(&ids, are_all_back)) };
+        let ahead = back.iter().find(|(_, live)| held(live) == Some(most));
         let may_begin = self.lingering.is_empty() && (are_all_back || self.has_waited);
         if ahead.map(|(id, _)| *id) != Some(self.id) || !may_begin {
             return Decision::Wait(format!(
@@ -165,6 +161,20 @@ impl Decider {
         members.extend(view.members.iter().filter(|member| member.id != self.id && seen.is_alive(member)));
         // What others hold from before may not be what this one holds.
         write(view.epoch + 1, view.epoch + 1, members)
+    }
+}
+
+/// A log that is empty, or another's, is none that took part in the view: going on with it would lose what was
+/// answered.
+fn nobody_holds(ids: &[MemberId], are_all_back: bool) -> String {
+    let had = names(ids);
+    if are_all_back {
+        format!(
+            "{had} had the state, and came back without the log that held it: start one of them with its log and the \
+             file .group beside it; if all are lost, make another group (scot group init, at another place)"
+        )
+    } else {
+        format!("all members that had the state were down; one that has its log still goes on: of {had}")
     }
 }
 

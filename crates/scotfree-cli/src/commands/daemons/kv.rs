@@ -72,13 +72,14 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     // The file last: a start that is refused for anything else has not made or touched it.
     let listening = Listening::open(settings.kv.metrics)?;
     let transport = bind(plan.listen)?;
-    let (mut service, recovery) = open(&plan)?;
+    refuse_to_leave_a_group(&plan)?;
+    let Opened { mut service, recovery, log_name } = open(&plan)?;
     let teller = messages.clone();
     service.tell(move |line| teller.say(line));
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let shared = SharedKey::from(key.clone());
     let read_again = waker()?;
-    let service = grouped(&plan, service, &recovery, &key, &messages, &read_again)?;
+    let service = grouped(&plan, service, (&recovery, log_name), &key, &messages, &read_again)?;
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     say_excluded(&messages, &plan.excluded);
@@ -170,7 +171,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
 }
 
 fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
-    let Some(name) = kv.group.clone() else { return Ok(None) };
+    let Some(name) = kv.group.clone() else { return without_a_group(kv).map(|()| None) };
     let protocol = kv.protocol.clone().unwrap_or_else(|| PROTOCOL.to_owned());
     let known = GROUPS.iter().any(|maker| maker.protocols.contains(&protocol.as_str()));
     if !known {
@@ -192,6 +193,25 @@ fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
         peers: required(kv.peers.as_ref(), "kv", "peers")?.0,
         is_stored_first,
     }))
+}
+
+/// A server that is told of other members and of no group would stand at a member's address, alone.
+fn without_a_group(kv: &Kv) -> Result<(), Failure> {
+    let told = [
+        ("--member", kv.member.is_some()),
+        ("--peers", kv.peers.is_some()),
+        ("--membership", kv.membership.is_some()),
+        ("--protocol", kv.protocol.is_some()),
+        ("--answer-when", kv.answer_when.is_some()),
+    ];
+    let names: Vec<&str> = told.iter().filter(|(_, is_told)| *is_told).map(|(name, _)| *name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} without --group: name the group of which this is a member",
+        names.join(", ")
+    )))
 }
 
 /// A device forgets a write when its server says that it is stored, and gives them back in one order.
@@ -223,11 +243,25 @@ fn beside(log: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
+/// What is written to a member's log alone no other member has: it would be lost when the member joins again.
+fn refuse_to_leave_a_group(plan: &Plan) -> Result<(), Failure> {
+    let kept = beside(&plan.log, ".group");
+    if plan.group.is_some() || !kept.exists() {
+        return Ok(());
+    }
+    Err(Failure::environment(format!(
+        "{} is the log of a member of a group, and what is written to it alone no other member would have: start it \
+         with --group; or, to leave the group for good, move {} away",
+        plan.log.display(),
+        kept.display()
+    )))
+}
+
 /// The service itself, or as a member of its group.
 fn grouped(
     plan: &Plan,
     service: KvService<DiskDomain>,
-    recovery: &KvRecovery,
+    (recovery, log_name): (&KvRecovery, u64),
     key: &ClusterKey,
     messages: &Messages,
     read_again: &Arc<Waker>,
@@ -235,14 +269,7 @@ fn grouped(
     let Some(group) = &plan.group else { return Ok(Box::new(service)) };
     let of_protocol = |maker: &&scotfree_rpc::GroupMaker| maker.protocols.contains(&group.protocol.as_str());
     let maker = GROUPS.iter().find(of_protocol).expect("the plan has a protocol that there is");
-    let kept = beside(&plan.log, ".group");
-    if !service.store().is_empty() && !kept.exists() {
-        return Err(Failure::environment(format!(
-            "{} holds data that no group has written, which other members would not have: begin with an empty log, and \
-             write the data through the group",
-            plan.log.display()
-        )));
-    }
+    let holds_data = !service.store().is_empty();
     let is_behind_device = !plan.devices.is_empty();
     let service = if is_behind_device { service } else { without_sessions(service, recovery) };
     let teller = messages.clone();
@@ -258,7 +285,9 @@ fn grouped(
         is_stored_first: group.is_stored_first,
         is_behind_device,
         sessions: sessions_of(plan, recovery).to_vec(),
-        kept,
+        kept: beside(&plan.log, ".group"),
+        log: log_name,
+        holds_data,
         drift_ppm_max: DRIFT_PPM_MAX,
         read_again: Arc::clone(read_again),
         decline,
@@ -311,14 +340,23 @@ fn decline(why: &str) -> Vec<u8> {
     reply
 }
 
-fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
+/// The service on its log.
+struct Opened {
+    service: KvService<DiskDomain>,
+    recovery: KvRecovery,
+    log_name: u64,
+}
+
+fn open(plan: &Plan) -> Result<Opened, Failure> {
     let config = DiskConfig { log_bytes: plan.log_bytes, writer: writer_of(plan), ..DiskConfig::default() };
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
     let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices.len() as u32, plan.dead_letters.clone());
     let limits = JournalLimits { gather_time: gather_time_of(plan), ..bounds.limits };
     let options = KvOptions { index: plan.index, vouches: plan.vouches, limits, ..bounds };
-    KvService::open(domain, &options).map_err(Failure::environment)
+    let log_name = domain.log_name();
+    let (service, recovery) = KvService::open(domain, &options).map_err(Failure::environment)?;
+    Ok(Opened { service, recovery, log_name })
 }
 
 /// Members wait for each other's storage: a wake-up of a thread that writes would come on top of each write.
