@@ -5,6 +5,8 @@
 mod by_file;
 #[path = "groups/full_disk.rs"]
 mod full_disk;
+#[path = "groups/lost_logs.rs"]
+mod lost_logs;
 #[path = "groups/many_clients.rs"]
 mod many_clients;
 #[path = "groups/namespaces.rs"]

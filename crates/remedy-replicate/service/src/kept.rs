@@ -57,7 +57,9 @@ impl Kept {
     /// Writes what has changed, durably.
     pub(crate) fn keep(&mut self, lineage: Option<u64>, epoch: u64) -> Result<(), String> {
         let form = Form { lineage, epoch: epoch.max(self.form.epoch), log: Some(self.log) };
-        if form == self.form {
+        // What is said of another log stays while this one has taken part in nothing: that one may be brought back.
+        let is_of_another = self.form.lineage.is_some() && self.lineage().is_none();
+        if form == self.form || (is_of_another && lineage.is_none()) {
             return Ok(());
         }
         self.write(&form).map_err(|error| self.describe(&error))?;
@@ -100,8 +102,12 @@ mod tests {
         kept.keep(Some(1), 1).unwrap();
         let again = Kept::open(&path, 5).unwrap();
         assert_eq!((again.lineage(), again.names_its_log()), (Some(1), true));
-        let of_another = Kept::open(&path, 6).unwrap();
+        let mut of_another = Kept::open(&path, 6).unwrap();
         assert_eq!((of_another.lineage(), of_another.names_its_log(), of_another.epoch()), (None, false, 1));
+        of_another.keep(None, 2).unwrap();
+        assert_eq!(Kept::open(&path, 5).unwrap().lineage(), Some(1), "it may be brought back");
+        of_another.keep(Some(2), 2).unwrap();
+        assert_eq!(Kept::open(&path, 5).unwrap().lineage(), None);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
