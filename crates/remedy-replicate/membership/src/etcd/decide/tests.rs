@@ -185,10 +185,14 @@ fn only_what_stands_in_the_views_history_counts_after_all_were_down() {
     assert_eq!(written(decider(1).decide(&alone)), [(1, 2)]);
     // Nothing was ever written, and the logs are those that took part.
     let mut empty = seen(&[(1, 1), (2, 1)], &[(1, 2, 0), (2, 2, 0)]);
-    [1, 2].into_iter().for_each(|id| founded(&mut empty, id, Some(3)));
+    for id in [1, 2] {
+        founded(&mut empty, id, Some(3));
+    }
     assert_eq!(written(decider(1).decide(&empty)), [(1, 2)]);
     // Empty logs in the place of those that took part: nobody goes on without what was answered.
-    [1, 2].into_iter().for_each(|id| founded(&mut empty, id, None));
+    for id in [1, 2] {
+        founded(&mut empty, id, None);
+    }
     for id in [1, 2] {
         let waited = Decider { has_waited: true, ..decider(id) };
         let Decision::Wait(why) = waited.decide(&empty) else { panic!("{id}") };
