@@ -143,8 +143,8 @@ impl<S: State> Chain<S> {
         }
     }
 
-    /// Tells the member before how far this one is, if that is news. Only for storage does anybody wait: who waits for
-    /// a commit hears of it from the tail itself.
+    /// Tells the member before how far this one is, if that is news. Where answers wait for storage all of it is awaited:
+    /// what is committed is stored then. In memory nobody waits: whose client does hears of it from the tail itself.
     fn report(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         let Some(before) = self.predecessor.filter(|_| self.is_introduced) else { return };
         let progress = self.progress();
@@ -156,8 +156,8 @@ impl<S: State> Chain<S> {
                 || told.stable != progress.stable
                 || (receives && told.received != progress.received)
         };
-        let is_awaited = |told: Progress| is_joining || (stores && told.stable != progress.stable);
-        if self.told_progress.is_none_or(|told| is_news(told) && is_awaited(told)) {
+        let is_awaited = is_joining || stores;
+        if self.told_progress.is_none_or(|told| is_awaited && is_news(told)) {
             self.tell_progress(before, effects);
         } else if self.told_progress.is_some_and(is_news) {
             self.told_progress = Some(progress);
