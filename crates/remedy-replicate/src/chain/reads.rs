@@ -60,7 +60,7 @@ impl<S: State> Chain<S> {
         // G9, G11: the tail has what is committed; others have it of a key that no write is on its way to.
         let may = if self.is_tail() { self.may_speak_as_tail(now) } else { is_full && anyone && is_clean };
         if may {
-            self.answer_here(ticket, op, effects);
+            self.answer_here(ticket, op, self.log.shown_by(&facts.touches), effects);
             return self.settle(effects);
         }
         if self.reads.waiting.len() >= self.desk.config.limits.reads_max {
@@ -79,18 +79,18 @@ impl<S: State> Chain<S> {
 
     /// What does not depend on the state can be answered whatever becomes of it.
     fn answer_of_nothing(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
-        self.answer_here(ticket, op, effects);
+        self.answer_here(ticket, op, 0, effects);
         self.settle(effects);
     }
 
-    fn answer_here(&mut self, ticket: u64, op: &[u8], effects: &mut Effects<ReplicaOwn>) {
+    /// Answers from the state here. What the answer shows, up to this write, may be lost until that is stable; what
+    /// others write is no matter of it.
+    fn answer_here(&mut self, ticket: u64, op: &[u8], shown: u64, effects: &mut Effects<ReplicaOwn>) {
         self.desk.counters.reads_here += 1;
         self.reply.clear();
         let is_refused = self.state.query(op, &mut self.reply);
         let reply = effects.append(|out| out.extend_from_slice(&self.reply));
         effects.own(ReplicaOwn::Answer { ticket, reply, is_refused });
-        // What it shows may be lost until it is stable; what others write is no matter of it.
-        let shown = self.log.shown_by(&self.state.facts(op).touches);
         self.unstable.insert((shown, ticket));
     }
 
@@ -187,7 +187,8 @@ impl<S: State> Chain<S> {
             .collect();
         for number in ready {
             let waiting = self.reads.waiting.remove(&number).expect("it was there just now");
-            self.answer_here(waiting.ticket, &waiting.op, effects);
+            let shown = self.log.shown_by(&self.state.facts(&waiting.op).touches);
+            self.answer_here(waiting.ticket, &waiting.op, shown, effects);
         }
         self.settle(effects);
         if self.reads.waiting.is_empty() {
