@@ -10,7 +10,6 @@ mod draw;
 use buffa::Message;
 use codec_peers::Drawn;
 use draw::draw;
-use prost_reflect::prost::Message as _;
 use prost_reflect::DescriptorPool;
 use scotfree_transform::descriptor::{read, types_of, Loaded};
 use scotfree_transform::{protobuf, Arena, DecodeError, Field, Kind, Limits, Shape, Value, View};
@@ -52,8 +51,8 @@ fn both_ways<B: Message>(package: &str) {
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..MESSAGES {
         let mut r = Drawn::new(seed, 0);
-        let whole = draw(&of, &mut r, 0).encode_to_vec();
-        let merged = [&whole[..], &draw(&of, &mut r, 0).encode_to_vec()].concat();
+        let whole = draw(&of, &mut r);
+        let merged = [&whole[..], &draw(&of, &mut r)].concat();
         for bytes in [&whole, &merged] {
             assert!(is_same::<B>(index, bytes), "{bytes:02x?}");
         }

@@ -23,7 +23,6 @@ mod ours {
 }
 
 use codec_peers::Drawn;
-use prost::Message as _;
 use prost_reflect::DescriptorPool;
 use scotfree_transform::owned::{encode_on, merge, Plain};
 use scotfree_transform::{CpuPath, DecodeError, Limits, Message, Owned, Type};
@@ -41,9 +40,9 @@ where
     let mut taken = 0;
     for round in 0..400 {
         let mut r = Drawn::new(seed + round, 0);
-        let mut bytes = draw::draw(&of, &mut r, 0).encode_to_vec();
+        let mut bytes = draw::draw(&of, &mut r);
         match round % 4 {
-            1 => bytes.extend(draw::draw(&of, &mut r, 0).encode_to_vec()),
+            1 => bytes.extend(draw::draw(&of, &mut r)),
             2 => bytes.truncate(r.below(bytes.len() as u64 + 1) as usize),
             3 if !bytes.is_empty() => {
                 let at = r.below(bytes.len() as u64) as usize;

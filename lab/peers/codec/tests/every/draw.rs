@@ -1,10 +1,57 @@
 //! Random messages of any type, by its descriptor.
+//!
+//! Invariant: the same bytes on each run, so that what fails once fails again.
 
+use codec_peers::ways::{bytes_field, tag};
 use codec_peers::Drawn;
-use prost_reflect::{Cardinality, DynamicMessage, Kind, MapKey, MessageDescriptor, Value};
+use prost_reflect::prost::Message as _;
+use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
+
+/// Wire types.
+const GROUP: u32 = 3;
+const GROUP_END: u32 = 4;
+
+/// The bytes of a random message.
+pub fn draw(of: &MessageDescriptor, r: &mut Drawn) -> Vec<u8> {
+    encoded(&message(of, r, 0))
+}
+
+/// A message's bytes, with the entries of a map by their keys: prost-reflect writes them in another order on each run.
+fn encoded(message: &DynamicMessage) -> Vec<u8> {
+    message.fields().flat_map(|(field, value)| encoded_field(&field, value)).collect()
+}
+
+fn encoded_field(field: &FieldDescriptor, value: &Value) -> Vec<u8> {
+    match (value, field.kind()) {
+        (Value::Map(entries), Kind::Message(of)) => {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            let entry = |(key, value): (&MapKey, &Value)| {
+                let mut entry = DynamicMessage::new(of.clone());
+                entry.set_field(&of.map_entry_key_field(), key.clone().into());
+                entry.set_field(&of.map_entry_value_field(), value.clone());
+                bytes_field(field.number(), &encoded(&entry))
+            };
+            entries.into_iter().flat_map(entry).collect()
+        }
+        (Value::List(values), Kind::Message(_)) => {
+            values.iter().flat_map(|value| encoded_field(field, value)).collect()
+        }
+        (Value::Message(message), _) if field.is_group() => {
+            let (begin, end) = (tag(field.number(), GROUP), tag(field.number(), GROUP_END));
+            [begin, encoded(message), end].concat()
+        }
+        (Value::Message(message), _) => bytes_field(field.number(), &encoded(message)),
+        _ => {
+            let mut alone = DynamicMessage::new(field.parent_message().clone());
+            alone.set_field(field, value.clone());
+            alone.encode_to_vec()
+        }
+    }
+}
 
 /// A random message: each field there or not, deeper ones more seldom.
-pub fn draw(of: &MessageDescriptor, r: &mut Drawn, depth: u64) -> DynamicMessage {
+fn message(of: &MessageDescriptor, r: &mut Drawn, depth: u64) -> DynamicMessage {
     let mut message = DynamicMessage::new(of.clone());
     for field in of.fields() {
         if field.cardinality() != Cardinality::Required && r.below(3 + depth) > 1 {
@@ -58,7 +105,7 @@ fn value(kind: &Kind, r: &mut Drawn, depth: u64) -> Value {
             r.text()
         }),
         Kind::Bytes => Value::Bytes(r.text().into_bytes().into()),
-        Kind::Message(of) => Value::Message(draw(of, r, depth + 3)),
+        Kind::Message(of) => Value::Message(message(of, r, depth + 3)),
         Kind::Enum(of) => {
             Value::EnumNumber(of.values().nth(r.below(of.values().len() as u64) as usize).unwrap().number())
         }

@@ -8,7 +8,6 @@ use codec_peers::every::every::three::All;
 use codec_peers::every::every::two::{Needs, Wide};
 use codec_peers::ways::bytes_field;
 use codec_peers::Drawn;
-use prost_reflect::prost::Message as _;
 use scotfree_transform::generated::Type;
 use scotfree_transform::{protobuf, Arena, CpuPath, Limits, Padded};
 
@@ -57,7 +56,7 @@ fn messages(name: &str) -> Vec<Vec<u8>> {
     let of = pool.get_message_by_name(name).unwrap();
     let long = bytes_field(131_071, &[7; 4100]);
     (0..40)
-        .map(|seed| draw(&of, &mut Drawn::new(seed, 0), 0).encode_to_vec())
+        .map(|seed| draw(&of, &mut Drawn::new(seed, 0)))
         .flat_map(|bytes| [[&long[..], &bytes].concat(), bytes])
         .filter(|bytes| bytes.len() <= PAGES * PAGE)
         .collect()
