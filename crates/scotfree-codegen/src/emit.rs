@@ -174,11 +174,11 @@ fn message(
         out.push_str("    fn encode<'o, P: __rt::Path>(_: P, message: __rt::Slots<'_, Self>, writer: __rt::Writer<'o>) -> __rt::Writer<'o> {\n        writer.all_by_table(message)\n    }\n");
     } else {
         let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn decode<P: __rt::Path>(path: P, frame: __rt::Frame<'_, '_, Self>) -> ::core::result::Result<usize, __rt::DecodeError> {{\n        let mut frame = frame.moved();");
-        straight::decode(schema, child, out);
+        straight::decode(&source.types, schema, child, out);
         out.push_str("    }\n\n");
         let mutable = if schema.fields.is_empty() { "" } else { "mut " };
         let _ = writeln!(out, "    #[inline(always)]\n    #[allow(unused_variables)]\n    fn encode<'o, P: __rt::Path>(path: P, message: __rt::Slots<'_, Self>, writer: __rt::Writer<'o>) -> __rt::Writer<'o> {{\n        let {mutable}writer = writer.moved();");
-        straight::encode(schema, child, out);
+        straight::encode(&source.types, schema, child, out);
         out.push_str("    }\n");
     }
     if source.is_thrift && !config.is_cold(schema) {

@@ -1,6 +1,6 @@
 //! The straight line of a type: its fields in their order, each with one look whether it is the next.
 
-use scotfree_transform::{Field, Kind, Shape, TypeSchema, NONE};
+use scotfree_transform::{Field, Kind, Shape, TypeSchema, Types, NONE};
 use std::fmt::Write;
 
 /// Fields behind one look at the presence bits: measured to pay on sparse messages and to cost nothing on dense ones.
@@ -10,6 +10,7 @@ const GROUP: usize = 6;
 const WIDE: usize = 24;
 
 /// What a field's part of the line is.
+#[derive(Clone, Copy)]
 enum Step {
     Number,
     Truth,
@@ -22,11 +23,13 @@ enum Step {
     Table,
 }
 
-fn step(field: &Field) -> Step {
+fn step(types: &Types, field: &Field) -> Step {
     let is_many = field.shape.is_many();
     match field.kind {
         Kind::Group | Kind::ClosedEnum => Step::Table,
         _ if field.converter != 0 => Step::Table,
+        // Of which an entry may be none.
+        Kind::Message if types.has_closed_values(field) => Step::Table,
         Kind::Message => Step::Child { is_many },
         _ if is_many => Step::Each,
         Kind::String | Kind::Bytes => Step::Text,
@@ -36,7 +39,7 @@ fn step(field: &Field) -> Step {
 }
 
 /// The body of `Type::decode`.
-pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out: &mut String) {
+pub(crate) fn decode(types: &Types, schema: &TypeSchema, child: impl Fn(&Field) -> String, out: &mut String) {
     let count = schema.fields.len();
     let mut line = |text: &str| {
         out.push_str("        ");
@@ -64,14 +67,14 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         line("        _ => {}");
         line("    }");
     }
-    let rows = rows(&schema.fields);
+    let rows = rows(types, &schema.fields);
     for (at, field) in schema.fields.iter().enumerate() {
         let is_last = at + 1 == count;
         let row = rows[at];
         if row.is_some_and(|place| place % GROUP == 0) {
             line("    frame.look(path);");
         }
-        line(&format!("    {}", decode_step(at, field, row.is_some(), &child)));
+        line(&format!("    {}", decode_step(step(types, field), at, field, row.is_some(), &child)));
         if !is_last {
             // So that a message of few fields does not look for all the others behind its end.
             if (at + 1) % GROUP == 0 {
@@ -88,20 +91,26 @@ pub(crate) fn decode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
 }
 
 /// Of each field its place in a row of numbers; none, where it is no number or there is no other beside it.
-fn rows(fields: &[Field]) -> Vec<Option<usize>> {
+fn rows(types: &Types, fields: &[Field]) -> Vec<Option<usize>> {
     let mut rows = Vec::with_capacity(fields.len());
-    for row in fields.chunk_by(|one, next| is_number(one) && is_number(next)) {
+    for row in fields.chunk_by(|one, next| is_number(types, one) && is_number(types, next)) {
         rows.extend((0..row.len()).map(|place| (row.len() > 1).then_some(place)));
     }
     rows
 }
 
-fn is_number(field: &Field) -> bool {
-    matches!(step(field), Step::Number | Step::Truth)
+fn is_number(types: &Types, field: &Field) -> bool {
+    matches!(step(types, field), Step::Number | Step::Truth)
 }
 
-fn decode_step(at: usize, field: &Field, is_in_row: bool, child: &impl Fn(&Field) -> String) -> String {
-    match step(field) {
+fn decode_step(
+    step: Step,
+    at: usize,
+    field: &Field,
+    is_in_row: bool,
+    child: &impl Fn(&Field) -> String,
+) -> String {
+    match step {
         Step::Truth => format!("frame.truth::<{at}, P>(path);"),
         Step::Number if is_in_row => format!("frame.number_in_row::<{at}, P>(path);"),
         Step::Number => format!("frame.number::<{at}, P>(path);"),
@@ -118,7 +127,7 @@ fn decode_step(at: usize, field: &Field, is_in_row: bool, child: &impl Fn(&Field
 }
 
 /// The body of `Type::encode`.
-pub(crate) fn encode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out: &mut String) {
+pub(crate) fn encode(types: &Types, schema: &TypeSchema, child: impl Fn(&Field) -> String, out: &mut String) {
     for word in 0..schema.presence_words {
         let _ = writeln!(out, "        let p{word} = message.presence::<{word}>();");
     }
@@ -133,24 +142,24 @@ pub(crate) fn encode(schema: &TypeSchema, child: impl Fn(&Field) -> String, out:
         let mut room = 0;
         for (place, field) in fields.iter().enumerate() {
             let at = group * GROUP + place;
-            if is_number(field) {
+            if is_number(types, field) {
                 if room == 0 {
-                    room = fields[place..].iter().take_while(|field| is_number(field)).count();
+                    room = fields[place..].iter().take_while(|field| is_number(types, field)).count();
                     let _ = writeln!(out, "            writer.room({room} * __rt::NUMBER_BYTES_MAX);");
                 }
                 room -= 1;
             }
-            let _ = writeln!(out, "            {}", encode_step(at, field, &child));
+            let _ = writeln!(out, "            {}", encode_step(step(types, field), at, field, &child));
         }
         out.push_str("        }\n");
     }
     out.push_str("        writer.unknown(message)\n");
 }
 
-fn encode_step(at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
+fn encode_step(step: Step, at: usize, field: &Field, child: &impl Fn(&Field) -> String) -> String {
     let (word, bit) = (field.presence / 64, field.presence % 64);
     let is_there = format!("if p{word} & {:#x} != 0", 1_u64 << bit);
-    match step(field) {
+    match step {
         Step::Number | Step::Truth => format!("writer.number::<Self, {at}, P>(path, message, p{word});"),
         Step::Text => format!("{is_there} {{ writer = writer.text::<Self, {at}, P>(path, message); }}"),
         Step::Each => format!("{is_there} {{ writer = writer.each::<Self, {at}, P>(path, message); }}"),

@@ -178,6 +178,6 @@ pub fn encode_on<T: Type>(path: CpuPath, message: Slots<'_, T>, out: &mut Vec<u8
 
 /// By the table, of types that are known at run time.
 pub mod table {
-    pub use super::encode::{encode, encode_element};
+    pub use super::encode::encode;
     pub use crate::message::decode;
 }

@@ -139,6 +139,19 @@ impl Field {
     }
 }
 
+/// The value of a map's entry, by the entry's fields, if it is of a closed enumeration: then an entry may be none.
+pub(crate) const fn closed_value(entry: &[Field]) -> Option<&Field> {
+    let mut index = 0;
+    while index < entry.len() {
+        let field = &entry[index];
+        if field.number == 2 && matches!(field.kind, Kind::ClosedEnum) {
+            return Some(field);
+        }
+        index += 1;
+    }
+    None
+}
+
 /// A type of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TypeSchema {
@@ -195,4 +208,11 @@ pub struct Types {
     pub types: Cow<'static, [TypeSchema]>,
     /// The enumerations.
     pub enums: Cow<'static, [EnumSchema]>,
+}
+
+impl Types {
+    /// Whether a field of one of the types is a map whose values are of a closed enumeration.
+    pub fn has_closed_values(&self, field: &Field) -> bool {
+        field.shape == Shape::Map && closed_value(&self.types[field.sub as usize].fields).is_some()
+    }
 }

@@ -29,10 +29,23 @@ fn loaded() -> Arc<Loaded> {
         field("texts", 5, 3, 9, ""),
     ];
     let n = [part(1, b"N"), field("must", 1, 2, 5, ""), field("n", 2, 3, 11, ".a.N")];
-    let messages = [part(4, &m.concat()), part(4, &n.concat())].concat();
-    let file = [&part(2, b"a")[..], &messages, &part(12, b"proto3")].concat();
+    of_file(&[part(2, b"a"), part(4, &m.concat()), part(4, &n.concat()), part(12, b"proto3")].concat())
+}
+
+/// Of proto2: `a.M { map<int32, Color> by_id = 1; }`, and of `a.Color` the numbers 0 and 1.
+fn with_colors() -> Arc<Loaded> {
+    let entry = [part(1, b"Entry"), field("key", 1, 1, 5, ""), field("value", 2, 1, 14, ".a.Color")];
+    // Whose option says that it is a map's entry.
+    let entry = part(3, &[&entry.concat()[..], &part(7, &[7 << 3, 1])].concat());
+    let m = [part(1, b"M"), entry, field("by_id", 1, 3, 11, ".a.M.Entry")];
+    let value = |name: &[u8], number| part(2, &[&part(1, name)[..], &[2 << 3, number]].concat());
+    let color = [part(1, b"Color"), value(b"NONE", 0), value(b"RED", 1)];
+    of_file(&[part(2, b"a"), part(4, &m.concat()), part(5, &color.concat())].concat())
+}
+
+fn of_file(file: &[u8]) -> Arc<Loaded> {
     let length = [file.len() as u8 & 0x7f | 0x80, (file.len() >> 7) as u8];
-    let set = [&[10][..], &length, &file].concat();
+    let set = [&[10][..], &length, file].concat();
     Arc::new(descriptor::types_of(&descriptor::read(&set).unwrap()).unwrap())
 }
 
@@ -82,6 +95,76 @@ fn what_was_decoded_is_changed() {
         bytes_of(&message),
         b"\x08\x05\x22\x02\x08\x01\x22\x03\x12\x01x\x22\x00\xf8\x01\x09\xf8\x01\x08"
     );
+}
+
+/// How many entries are in the map, and what is written.
+fn entries_and_bytes(message: &mut Dynamic, input: &[u8]) -> (usize, Vec<u8>) {
+    message.decode(input).unwrap();
+    let view = message.view(Node::ROOT).unwrap();
+    let field = &view.schema().fields[0];
+    assert_eq!(view.has(field), view.count(field) > 0);
+    (view.count(field), bytes_of(message))
+}
+
+#[test]
+fn an_entry_whose_number_its_closed_enumeration_does_not_have_is_an_unknown_field() {
+    const RED: &[u8] = b"\x0a\x04\x08\x07\x10\x01";
+    const NINE: &[u8] = b"\x0a\x04\x08\x07\x10\x09";
+    let mut message = Dynamic::new(with_colors(), 0, Limits::default()).unwrap();
+    let mut of = |input: &[&[u8]]| entries_and_bytes(&mut message, &input.concat());
+    assert_eq!(of(&[RED]), (1, RED.to_vec()));
+    assert_eq!(of(&[NINE]), (0, NINE.to_vec()));
+    // It does not hide an entry of the same key, whichever comes first, and is written behind.
+    for both in [[RED, NINE], [NINE, RED]] {
+        assert_eq!(of(&both), (1, [RED, NINE].concat()));
+    }
+    // More than a list has room for at first, with others between.
+    assert_eq!(of(&[RED, NINE].repeat(9)), (9, [RED.repeat(9), NINE.repeat(9)].concat()));
+    // As it came: with its fields in any order, and with what the entry's type does not know.
+    let odd = b"\x0a\x0a\x10\x89\x80\x00\x18\x05\x08\x01\x08\x07";
+    assert_eq!(of(&[odd]), (0, odd.to_vec()));
+}
+
+#[test]
+fn of_several_values_of_an_entry_the_last_says_whether_it_is_one() {
+    let mut message = Dynamic::new(with_colors(), 0, Limits::default()).unwrap();
+    let mut of = |input: &[u8]| entries_and_bytes(&mut message, input);
+    let nine_last = b"\x0a\x06\x10\x01\x08\x07\x10\x09";
+    assert_eq!(of(nine_last), (0, nine_last.to_vec()));
+    // The earlier number is not kept, since behind the known one it would be the last.
+    assert_eq!(of(b"\x0a\x06\x10\x09\x08\x07\x10\x01"), (1, b"\x0a\x04\x08\x07\x10\x01".to_vec()));
+    assert_eq!(of(b"\x0a\x06\x10\x01\x08\x07\x10\x00"), (1, b"\x0a\x04\x08\x07\x10\x00".to_vec()));
+    // Without a value it is one, and so it is with one of another wire type alone.
+    for entry in [&b"\x0a\x00"[..], b"\x0a\x02\x08\x07", b"\x0a\x05\x08\x07\x12\x01\x09"] {
+        assert_eq!(of(entry), (1, entry.to_vec()));
+    }
+}
+
+#[test]
+fn an_entry_that_is_none_takes_no_room_and_one_of_the_unknown_fields() {
+    let known = b"\x0a\x04\x08\x07\x10\x01";
+    let run = [&known[..], b"\x0a\x06\x10\x09\x08\x07\x10\x09"].concat();
+    let limits = Limits { unknown_fields_max: 5, ..Limits::default() };
+    let mut message = Dynamic::new(with_colors(), 0, limits).unwrap();
+    assert_eq!(entries_and_bytes(&mut message, &run.repeat(5)).0, 5);
+    assert_eq!(message.decode(&run.repeat(6)), Err(DecodeError::TooManyUnknown { at: 5 * run.len() + 6 }));
+    // One behind the other they are one run.
+    let slots_bytes_max = 200;
+    let limits = Limits { unknown_fields_max: 1, slots_bytes_max, ..Limits::default() };
+    let mut message = Dynamic::new(with_colors(), 0, limits).unwrap();
+    assert_eq!(entries_and_bytes(&mut message, &run[known.len()..].repeat(1000)).0, 0);
+    assert!(message.decode(&known.repeat(1000)).is_err());
+}
+
+#[test]
+fn what_is_damaged_in_such_an_entry_is_told() {
+    let mut message = Dynamic::new(with_colors(), 0, Limits::default()).unwrap();
+    let mut error = |input: &[u8]| message.decode(input).unwrap_err();
+    assert_eq!(error(b"\x0a\x02\x10\x89"), DecodeError::Cut { at: 3 });
+    assert_eq!(error(b"\x0a\x03\x10\x01\x14"), DecodeError::GroupEnd { at: 4 });
+    assert_eq!(error(b"\x0a\x03\x10\x09\x08"), DecodeError::Cut { at: 5 });
+    let mut shallow = Dynamic::new(with_colors(), 0, Limits { depth_max: 1, ..Limits::default() }).unwrap();
+    assert_eq!(shallow.decode(b"\x0a\x02\x10\x09"), Err(DecodeError::TooDeep { at: 0 }));
 }
 
 #[test]

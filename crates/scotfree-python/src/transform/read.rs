@@ -6,7 +6,7 @@ use super::Schema;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use scotfree_transform::dynamic::Scalar;
-use scotfree_transform::{protobuf, Field, Kind, Shape, Utf8, Value, View};
+use scotfree_transform::{Field, Kind, Shape, Utf8, Value, View};
 
 /// The key of fields that the schema does not know: a name that no field has.
 pub const UNKNOWN_FIELDS: &str = "";
@@ -25,9 +25,8 @@ impl<'py> Reading<'py, '_> {
     /// A message of the type at this place.
     pub fn dict(self, index: u16, view: View<'_>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(self.py);
-        let mut unknown: Vec<u8> = Vec::new();
         for (field, name) in view.schema().fields.iter().zip(&self.schema.names[index as usize]) {
-            let value = if view.has(field) { self.field(view, field, &mut unknown)? } else { None };
+            let value = if view.has(field) { self.field(view, field)? } else { None };
             let value = match value {
                 None if self.with_defaults => self.default(field)?,
                 value => value,
@@ -37,7 +36,7 @@ impl<'py> Reading<'py, '_> {
             }
         }
         if self.unknown_fields {
-            view.unknown().for_each(|run| unknown.extend_from_slice(run));
+            let unknown: Vec<u8> = view.unknown().flatten().copied().collect();
             if !unknown.is_empty() {
                 dict.set_item(UNKNOWN_FIELDS, PyBytes::new(self.py, &unknown))?;
             }
@@ -45,22 +44,13 @@ impl<'py> Reading<'py, '_> {
         Ok(dict)
     }
 
-    /// A field that is there. What of it the schema does not know goes to `unknown`.
-    fn field(
-        self,
-        view: View<'_>,
-        field: &Field,
-        unknown: &mut Vec<u8>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// A field that is there.
+    fn field(self, view: View<'_>, field: &Field) -> PyResult<Option<Bound<'py, PyAny>>> {
         match field.shape {
             Shape::Implicit | Shape::Explicit | Shape::Required => {
                 view.get(field).map(|value| self.value(field, value)).transpose()
             }
-            Shape::Map => {
-                let map = self.map(view, field, unknown)?;
-                // All of its entries may be unknown.
-                Ok((!map.is_empty()).then(|| map.into_any()))
-            }
+            Shape::Map => Ok(Some(self.map(view, field)?.into_any())),
             Shape::Repeated | Shape::Packed => Ok(Some(self.list(view, field)?.into_any())),
         }
     }
@@ -73,16 +63,11 @@ impl<'py> Reading<'py, '_> {
         PyList::new(self.py, values)
     }
 
-    fn map(self, view: View<'_>, field: &Field, unknown: &mut Vec<u8>) -> PyResult<Bound<'py, PyDict>> {
+    fn map(self, view: View<'_>, field: &Field) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(self.py);
         for index in 0..view.count(field) {
             let Value::Message(entry) = view.element(field, index) else { continue };
             let [key, value] = &*entry.schema().fields else { continue };
-            if value.kind == Kind::ClosedEnum && !entry.has(value) && entry.unknown().next().is_some() {
-                // Its number is none that the enumeration knows: the entry as a whole is an unknown field.
-                protobuf::table::encode_element(view, field, index, unknown);
-                continue;
-            }
             dict.set_item(self.entry_part(entry, key)?, self.entry_part(entry, value)?)?;
         }
         Ok(dict)

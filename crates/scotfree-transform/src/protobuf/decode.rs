@@ -10,7 +10,7 @@ use crate::error::{DecodeError, Exhausted};
 use crate::kinds;
 use crate::limits::Limits;
 use crate::planted::{self, Fault};
-use crate::schema::{Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
+use crate::schema::{closed_value, Field, Kind, Shape, TypeSchema, Types, Utf8, NONE};
 use crate::slots::{number, width, Span, IN_ARENA};
 
 /// What decoding one message shares with those within it.
@@ -271,6 +271,11 @@ impl Decoding<'_> {
         };
         let slot = (place.slots + field.slot) as usize;
         let slots = match field.shape {
+            Shape::Map if closed_value(&schema.fields).is_some() => {
+                let slots = self.memory.allocate(schema.slot_bytes)?;
+                let entry = Place { schema, slots, depth_left };
+                return self.closed_entry(place, field, entry, at, bytes, until);
+            }
             Shape::Repeated | Shape::Packed | Shape::Map => {
                 let slots = self.memory.allocate(schema.slot_bytes)?;
                 self.push(slot, width(field.kind), slots.into())?;
@@ -288,6 +293,44 @@ impl Decoding<'_> {
             }
         };
         self.message(Place { schema, slots, depth_left }, bytes, until, group)
+    }
+
+    /// An entry of a map whose values are of a closed enumeration. With a number that this does not know it is no entry,
+    /// but as a whole an unknown field of the message that the map is in; of several numbers the last one counts.
+    fn closed_entry(
+        &mut self,
+        place: Place<'_>,
+        field: &Field,
+        entry: Place<'_>,
+        at: usize,
+        bytes: &mut Bytes<'_>,
+        until: usize,
+    ) -> Result<(), DecodeError> {
+        let value = closed_value(&entry.schema.fields).expect("who calls has looked");
+        let unknown_left = self.unknown_left;
+        let mut last = None;
+        while bytes.at < until {
+            let at = bytes.at;
+            let tag = bytes.tag(until)?;
+            match tag.wire {
+                Wire::GroupEnd => return Err(DecodeError::GroupEnd { at }),
+                // Those before it are forgotten: as unknown fields they would be written behind it, and be the last.
+                Wire::Varint if tag.number == value.number => last = Some(bytes.varint(until)?),
+                _ => self.field(entry, tag, at, bytes, until)?,
+            }
+        }
+        if last.is_some_and(|raw| !self.knows(value, raw)) {
+            // It lies behind all that stays, so that its room is free again.
+            (self.memory.used, self.unknown_left) = (entry.slots, unknown_left);
+            return self.unknown(place, at, until);
+        }
+        if let Some(raw) = last {
+            self.put(entry, value, in_slot(value.kind, raw), raw != 0)?;
+        }
+        self.check_required(entry)?;
+        self.push((place.slots + field.slot) as usize, width(field.kind), entry.slots.into())?;
+        self.mark(place, field, true);
+        Ok(())
     }
 
     /// Keeps a field that the schema does not know: as a run of the input, together with one that ends where it begins.

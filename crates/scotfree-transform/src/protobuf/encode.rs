@@ -45,11 +45,6 @@ pub(crate) fn field(view: View<'_>, field: &Field, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one of the values of a field that is repeated or a map, by itself. Panics, if there are not so many.
-pub fn encode_element(view: View<'_>, field: &Field, index: usize, out: &mut Vec<u8>) {
-    value(field, view.element(field, index), out);
-}
-
 fn varint(value: u64, out: &mut Vec<u8>) {
     let (bytes, count) = encoded(value);
     out.extend_from_slice(&bytes[..count]);

@@ -17,7 +17,7 @@ use crate::message::Type;
 use crate::planted::{self, Fault};
 use crate::protobuf::decode::{in_slot, wire_of, Decoding, Place};
 use crate::protobuf::wire::{Bytes, Wire};
-use crate::schema::{Field, Kind, Shape, Utf8, NONE};
+use crate::schema::{closed_value, Field, Kind, Shape, Types, Utf8, NONE};
 use crate::slots::{width, Span};
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
@@ -457,6 +457,8 @@ impl<'d, 'i, T: Type> Frame<'d, 'i, T> {
     pub fn child<'f, const I: usize, C: Type>(&'f mut self) -> Result<Option<Begun<'f, 'i, C>>, DecodeError> {
         let field = const { T::FIELDS[I] };
         const { assert!(matches!(T::FIELDS[I].kind, Kind::Message) && T::FIELDS[I].sub == C::INDEX) };
+        // An entry that may be none is the table's.
+        const { assert!(!matches!(T::FIELDS[I].shape, Shape::Map) || closed_value(C::FIELDS).is_none()) };
         let Some((from, until)) = self.length_ahead::<I>() else { return Ok(None) };
         // Where none may be within this one the table says so.
         let Some(depth_left) = self.depth_left.checked_sub(1) else { return Ok(None) };
@@ -638,7 +640,10 @@ impl Rest {
                 return Err(DecodeError::GroupEnd { at });
             }
             if let Some(index) = schema.place(tag.number) {
-                if refused != at && at < line_end(input) && is_straight(&schema.fields[index], tag.wire) {
+                if refused != at
+                    && at < line_end(input)
+                    && is_straight(types, &schema.fields[index], tag.wire)
+                {
                     return Ok((at, index));
                 }
             }
@@ -761,9 +766,10 @@ fn line_end(input: &[u8]) -> usize {
 }
 
 /// Whether the straight line may go on with a field that comes so.
-fn is_straight(field: &Field, wire: Wire) -> bool {
+fn is_straight(types: &Types, field: &Field, wire: Wire) -> bool {
     match field.kind {
         Kind::Group | Kind::ClosedEnum => false,
+        Kind::Message if types.has_closed_values(field) => false,
         _ if field.shape == Shape::Packed => wire == Wire::Bytes,
         kind => wire_of(kind) == wire,
     }

@@ -4,13 +4,16 @@
 //! what is written beside `is_known`. Ours is the table: that the straight line is the same says tests/schemata.rs.
 #![allow(clippy::unwrap_used)]
 
+#[path = "every/closed.rs"]
+mod closed;
 #[path = "every/draw.rs"]
 mod draw;
 
 use buffa::Message;
+use closed::Entries;
 use codec_peers::Drawn;
 use draw::draw;
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 use scotfree_transform::descriptor::{read, types_of, Loaded};
 use scotfree_transform::{protobuf, Arena, DecodeError, Field, Kind, Limits, Shape, Value, View};
 use std::collections::BTreeMap;
@@ -48,6 +51,7 @@ fn both_ways<B: Message>(package: &str) {
     let name = format!("{package}.Root");
     let of = POOL.get_message_by_name(&name).unwrap();
     let index = LOADED.by_name[&format!(".{name}")];
+    closed_maps::<B>(index, &of);
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..MESSAGES {
         let mut r = Drawn::new(seed, 0);
@@ -76,6 +80,21 @@ fn both_ways<B: Message>(package: &str) {
     assert!(taken > MESSAGES && refused > MESSAGES, "{taken} taken, {refused} refused");
 }
 
+/// Entries that are none, before and behind others of the same key.
+fn closed_maps<B: Message>(index: u16, of: &MessageDescriptor) {
+    let whole = draw(of, &mut Drawn::new(1, 0));
+    for Entries { known, unknown, known_last, unknown_last } in closed::entries(of) {
+        for none in [&unknown, &unknown_last] {
+            for entry in [&known, &known_last] {
+                for bytes in [[&whole[..], none, entry], [&whole[..], entry, none]] {
+                    let bytes = bytes.concat();
+                    assert!(is_same::<B>(index, &bytes), "{bytes:02x?}");
+                }
+            }
+        }
+    }
+}
+
 /// Whether both take the bytes; then they are the same message to both, and so is what each writes of it.
 fn is_same<B: Message>(index: u16, bytes: &[u8]) -> bool {
     match (B::decode_from_slice(bytes), by_table(index, bytes)) {
@@ -92,15 +111,24 @@ fn is_same<B: Message>(index: u16, bytes: &[u8]) -> bool {
         (Err(_), Err(_)) => false,
         (theirs, ours) => {
             let (theirs, ours) = (theirs.err(), ours.err());
-            assert!(is_known(theirs.as_ref(), ours.as_ref()), "{theirs:?} and {ours:?} of {bytes:02x?}");
+            assert!(
+                is_known(bytes, theirs.as_ref(), ours.as_ref()),
+                "{theirs:?} and {ours:?} of {bytes:02x?}"
+            );
             false
         }
     }
 }
 
 /// Where one refuses what the other takes.
-fn is_known(theirs: Option<&buffa::DecodeError>, ours: Option<&DecodeError>) -> bool {
+fn is_known(bytes: &[u8], theirs: Option<&buffa::DecodeError>, ours: Option<&DecodeError>) -> bool {
     match (theirs, ours) {
+        // It takes tags of more than five bytes, as long as any number may be.
+        (None, Some(DecodeError::Overlong { at })) => {
+            let mut behind = &bytes[*at..];
+            varint(&mut behind);
+            (6..=10).contains(&(bytes.len() - at - behind.len()))
+        }
         // It takes messages without what they require.
         (None, Some(DecodeError::Missing { .. })) => true,
         // A known number of another wire type is no unknown field to it, nor does it take numbers of more than 64

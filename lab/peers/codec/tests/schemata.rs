@@ -3,11 +3,14 @@
 //! Invariant: whatever the type is, the straight line, the table of generated types and the table of loaded ones give the
 //! same, and it is what prost-reflect reads.
 
+#[path = "every/closed.rs"]
+mod closed;
 #[path = "every/compare.rs"]
 mod compare;
 #[path = "every/draw.rs"]
 mod draw;
 
+use closed::Entries;
 use codec_peers::ways::{tag, taken, varint};
 use codec_peers::Drawn;
 use compare::compare;
@@ -64,6 +67,31 @@ fn every_way<T: Type>(package: &str) {
             compare::<T>(&of, &bytes[..r.below(bytes.len() as u64 + 1) as usize], &LOADED.types);
         }
     }
+}
+
+#[test]
+fn an_entry_whose_number_its_closed_enumeration_does_not_have_is_an_unknown_field() {
+    let mut maps = 0;
+    macro_rules! each {
+        ($($package:ident)*) => {
+            $(maps += closed_maps::<random::$package::Root>(stringify!($package));)*
+        };
+    }
+    each!(s1 s3 s5 s7 s9 s11 s13 s15 s17 s19 s21 s23);
+    assert!(maps > 0, "no root has such a map");
+}
+
+/// Looks at each such map of a root, on each way; how many there are.
+fn closed_maps<T: Type>(package: &str) -> usize {
+    let of = POOL.get_message_by_name(&format!("{package}.Root")).unwrap();
+    let (maps, whole) = (closed::entries(&of), draw(&of, &mut Drawn::new(1, 0)));
+    for Entries { known, unknown, known_last, unknown_last } in &maps {
+        let wanted =
+            [taken::<T>(&[&whole[..], known, known].concat()), unknown_last.clone(), unknown.clone()];
+        let mixed = [&whole[..], unknown_last, known, unknown, known_last].concat();
+        assert_eq!(taken::<T>(&mixed), wanted.concat(), "{mixed:02x?}");
+    }
+    maps.len()
 }
 
 /// The same fields in another order, in messages within it too; those of one number stay in theirs.
