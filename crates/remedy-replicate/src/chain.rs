@@ -204,12 +204,13 @@ impl<S: State> Chain<S> {
         }
     }
 
-    /// The tail tells the members whose clients wait, without the way back through the chain; the one before it, too,
-    /// to which it may say at leisure how far it is.
+    /// The tail tells the members whose clients wait, without the way back through the chain; the one before it hears
+    /// of it by that way.
     fn note_origins(&mut self, before: u64) {
         let origins =
             (before + 1..=self.committed).filter_map(|index| self.log.get(index)).map(|entry| entry.origin);
-        let is_other = |origin: &MemberId| *origin != self.desk.config.id;
+        let is_other =
+            |origin: &MemberId| *origin != self.desk.config.id && Some(*origin) != self.predecessor;
         self.to_tell.extend(origins.filter(is_other));
     }
 
@@ -455,14 +456,13 @@ impl<S: State> Replica for Chain<S> {
             self.wanting.at(),
             self.submits.retry.at(),
             self.reads.retry.at(),
-            self.desk.rest_due(),
         ];
         timers.into_iter().chain([link]).flatten().min()
     }
 
     fn flush(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.pass_on(now, effects);
-        self.desk.flush(now, effects);
+        self.desk.flush(effects);
     }
 
     fn counters(&self) -> &ReplicaCounters {

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::replica::{Decline, MemberConfig, ReplicaCounters, ReplicaOwn};
 use crate::view::{Member, MemberId, Standing, View};
 use scotfree_core::{Effects, Nanos};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
@@ -18,10 +18,6 @@ pub(crate) struct Desk {
     view: Option<View>,
     lease_until: Nanos,
     writing: BTreeMap<MemberId, Vec<u8>>,
-    /// To whom something is being written that somebody waits for.
-    awaited: BTreeSet<MemberId>,
-    /// When the rest leaves at the latest.
-    rest_due: Option<Nanos>,
 }
 
 /// What it will do depends on: what is the same all its life, and what was counted, apart. Nothing is being written
@@ -40,8 +36,6 @@ impl Desk {
             view: None,
             lease_until: Nanos(0),
             writing: BTreeMap::new(),
-            awaited: BTreeSet::new(),
-            rest_due: None,
         }
     }
 
@@ -57,8 +51,6 @@ impl Desk {
         self.counters.views += 1;
         self.view = Some(view.clone());
         self.writing.values_mut().for_each(Vec::clear);
-        self.awaited.clear();
-        self.rest_due = None;
         true
     }
 
@@ -155,31 +147,6 @@ impl Desk {
             begin(datagram);
         }
         message(tag, datagram, write);
-        self.awaited.insert(to);
-    }
-
-    /// The same for a message that nobody waits for: it goes along with the next one to that member, or alone after
-    /// [`crate::Limits::rest_after`].
-    pub(crate) fn tell_at_leisure(
-        &mut self,
-        now: Nanos,
-        to: MemberId,
-        tag: u8,
-        body_bytes: usize,
-        effects: &mut Effects<ReplicaOwn>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let is_awaited = self.awaited.contains(&to);
-        self.tell(to, tag, body_bytes, effects, write);
-        if !is_awaited && self.config.limits.rest_after > Nanos(0) {
-            self.awaited.remove(&to);
-            self.rest_due.get_or_insert(now.plus(self.config.limits.rest_after));
-        }
-    }
-
-    /// When something is to be sent that nobody waits for.
-    pub(crate) fn rest_due(&self) -> Option<Nanos> {
-        self.rest_due
     }
 
     /// The member at this address is sent a datagram, without messages if there are none.
@@ -194,26 +161,20 @@ impl Desk {
         if datagram.is_empty() {
             begin(datagram);
         }
-        self.awaited.insert(member.id);
     }
 
-    /// Sends what is being written, unless nobody waits for it and it is not yet time.
-    pub(crate) fn flush(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
-        if self.rest_due.take_if(|due| *due <= now).is_some() {
-            self.awaited.extend(self.writing.keys());
-        }
-        for to in std::mem::take(&mut self.awaited) {
+    /// Sends all that is being written.
+    pub(crate) fn flush(&mut self, effects: &mut Effects<ReplicaOwn>) {
+        let waiting: Vec<MemberId> =
+            self.writing.iter().filter(|(_, datagram)| !datagram.is_empty()).map(|(to, _)| *to).collect();
+        for to in waiting {
             self.send(to, effects);
-        }
-        if self.writing.values().all(Vec::is_empty) {
-            self.rest_due = None;
         }
     }
 
     fn send(&mut self, to: MemberId, effects: &mut Effects<ReplicaOwn>) {
         let address = self.view.as_ref().and_then(|view| view.member(to)).map(|member| member.peers);
-        let datagram = self.writing.get_mut(&to).filter(|datagram| !datagram.is_empty());
-        let (Some(address), Some(datagram)) = (address, datagram) else { return };
+        let (Some(address), Some(datagram)) = (address, self.writing.get_mut(&to)) else { return };
         let head = Head {
             from: self.config.id,
             to,
@@ -281,21 +242,21 @@ impl Retry {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::replica::{Limits, StableWhen};
+    use crate::replica::StableWhen;
     use crate::toy::{address, config, view};
     use scotfree_core::Effect;
 
     /// Member 1 of a group of two.
-    fn desk(limits: Limits) -> Desk {
-        let mut desk = Desk::new(MemberConfig { limits, ..config(1, StableWhen::InMemory) });
+    fn desk() -> Desk {
+        let mut desk = Desk::new(config(1, StableWhen::InMemory));
         assert!(desk.take_view(&view(1, &[1, 2], &[])));
         desk
     }
 
     /// The datagrams that a flush sends: how many bytes each has.
-    fn flushed(desk: &mut Desk, now: Nanos) -> Vec<usize> {
+    fn flushed(desk: &mut Desk) -> Vec<usize> {
         let mut effects = Effects::new();
-        desk.flush(now, &mut effects);
+        desk.flush(&mut effects);
         sizes(&effects)
     }
 
@@ -322,7 +283,7 @@ mod tests {
     #[test]
     fn what_was_said_in_another_view_is_not_taken() {
         for (epoch, is_taken) in [(1, false), (2, true), (3, false)] {
-            let mut desk = desk(Limits::default());
+            let mut desk = desk();
             assert!(desk.take_view(&view(2, &[1, 2], &[])));
             assert_eq!(desk.open(&said_by_the_other(epoch)).is_some(), is_taken, "in epoch {epoch}");
             assert_eq!(desk.counters.other_epoch, u64::from(!is_taken));
@@ -335,7 +296,7 @@ mod tests {
         assert!(desk.take_view(&view(epoch, &[1, 2], &[])));
         let mut effects = Effects::new();
         desk.tell(MemberId(1), 1, 0, &mut effects, |_| {});
-        desk.flush(Nanos(0), &mut effects);
+        desk.flush(&mut effects);
         let sent = effects.iter().find_map(|effect| match effect {
             Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
             _ => None,
@@ -345,51 +306,37 @@ mod tests {
 
     #[test]
     fn who_does_not_authenticate_is_sent_a_datagram_if_it_is_at_a_members_address() {
-        let mut desk = desk(Limits::default());
+        let mut desk = desk();
         desk.greet(address(1));
         desk.greet(address(3));
-        assert_eq!(flushed(&mut desk, Nanos(0)), Vec::<usize>::new(), "itself, and a stranger");
+        assert_eq!(flushed(&mut desk), Vec::<usize>::new(), "itself, and a stranger");
         desk.greet(address(2));
         desk.greet(address(2));
-        assert_eq!(flushed(&mut desk, Nanos(0)), [HEAD_BYTES]);
+        assert_eq!(flushed(&mut desk), [HEAD_BYTES]);
     }
 
     #[test]
     fn no_datagram_is_longer_than_one_may_be() {
-        let mut desk = desk(Limits::default());
+        let mut desk = desk();
         let mut effects = Effects::new();
         for _ in 0..7 {
             desk.tell(MemberId(2), 1, 20_000, &mut effects, |out| out.resize(out.len() + 20_000, 0));
         }
-        desk.flush(Nanos(0), &mut effects);
+        desk.flush(&mut effects);
         let sizes = sizes(&effects);
         assert!(sizes.len() == 3 && sizes.iter().all(|size| *size <= DATAGRAM_BYTES_MAX), "{sizes:?}");
     }
 
     #[test]
-    fn what_nobody_waits_for_goes_along_with_something_else_or_alone_after_a_while() {
-        let mut desk = desk(Limits { rest_after: Nanos(50), ..Limits::default() });
+    fn what_one_burst_says_leaves_in_one_datagram_and_a_new_view_takes_nothing_along() {
+        let mut desk = desk();
         let mut effects = Effects::new();
-        desk.tell_at_leisure(Nanos(0), MemberId(2), 1, 0, &mut effects, |_| {});
-        assert_eq!((flushed(&mut desk, Nanos(49)), desk.rest_due()), (vec![], Some(Nanos(50))));
+        desk.tell(MemberId(2), 1, 0, &mut effects, |_| {});
         desk.tell(MemberId(2), 2, 0, &mut effects, |_| {});
-        assert_eq!(flushed(&mut desk, Nanos(49)), [HEAD_BYTES + 16], "both in one");
-        assert_eq!(desk.rest_due(), None);
-        desk.tell_at_leisure(Nanos(60), MemberId(2), 1, 0, &mut effects, |_| {});
-        desk.tell_at_leisure(Nanos(70), MemberId(2), 1, 0, &mut effects, |_| {});
-        assert_eq!(flushed(&mut desk, Nanos(110)), [HEAD_BYTES + 16], "from the first on");
-        assert_eq!((flushed(&mut desk, Nanos(200)), desk.rest_due()), (vec![], None));
-    }
-
-    #[test]
-    fn without_leisure_all_leaves_at_once_and_a_new_view_takes_nothing_along() {
-        let mut desk = desk(Limits { rest_after: Nanos(0), ..Limits::default() });
-        let mut effects = Effects::new();
-        desk.tell_at_leisure(Nanos(5), MemberId(2), 1, 0, &mut effects, |_| {});
-        assert_eq!((desk.rest_due(), flushed(&mut desk, Nanos(5))), (None, vec![HEAD_BYTES + 8]));
+        assert_eq!(flushed(&mut desk), [HEAD_BYTES + 16]);
         desk.tell(MemberId(2), 1, 0, &mut effects, |_| {});
         let view = View { epoch: 2, ..desk.view().unwrap().clone() };
         assert!(desk.take_view(&view));
-        assert_eq!(flushed(&mut desk, Nanos(6)), Vec::<usize>::new());
+        assert_eq!(flushed(&mut desk), Vec::<usize>::new());
     }
 }

@@ -425,16 +425,15 @@ impl<S: State> Replica for Hermes<S> {
     fn next_timer(&self) -> Option<Nanos> {
         let joining = self.joining.as_ref().and_then(|joining| joining.retry.at());
         let stuck = self.stuck.first().map(|(due, _)| *due);
-        let own =
-            [self.rounds.next_due(), self.forwarding.at(), self.settling.retry.at(), self.desk.rest_due()];
-        own.into_iter().chain([joining, stuck]).flatten().min()
+        let timers = [self.rounds.next_due(), self.forwarding.at(), self.settling.retry.at(), joining, stuck];
+        timers.into_iter().flatten().min()
     }
 
     fn flush(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.tell_stored(effects);
         self.go_on(now, effects);
         self.send_rounds(now, effects);
-        self.desk.flush(now, effects);
+        self.desk.flush(effects);
     }
 
     fn counters(&self) -> &ReplicaCounters {

@@ -37,8 +37,6 @@ pub struct Limits {
     pub retry_max: Nanos,
     /// In Hermes: how long a key may be invalid before its write is told anew by a member that waits for it.
     pub replay_after: Nanos,
-    /// How long a message that nobody waits for may wait for another that it can go along with; 0 for not at all.
-    pub rest_after: Nanos,
 }
 
 impl Default for Limits {
@@ -51,7 +49,6 @@ impl Default for Limits {
             retry_min: Nanos::from_millis(4),
             retry_max: Nanos::from_millis(100),
             replay_after: Nanos::from_millis(2),
-            rest_after: Nanos::from_micros(50),
         }
     }
 }

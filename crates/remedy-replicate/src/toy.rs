@@ -213,7 +213,7 @@ pub(crate) fn config(id: u8, stable_when: StableWhen) -> MemberConfig {
         real_ms_at_zero: 0,
         stable_when,
         lineage: None,
-        limits: Limits { kept_bytes_max: 0, rest_after: Nanos(0), ..Limits::default() },
+        limits: Limits { kept_bytes_max: 0, ..Limits::default() },
         planted: crate::fault::Planted::default(),
     }
 }

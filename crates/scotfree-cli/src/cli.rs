@@ -958,6 +958,22 @@ the last that has the state, are not left out.")]
         #[arg(value_parser = clap::value_parser!(u8).range(1..))]
         id: u8,
     },
+    /// Go on with what one member holds, when all that had the state are lost with their logs
+    #[command(after_help = "Examples:
+  scot kv --group g1 --member 3 … &                  the member whose log is left, in which it waits
+  scot group recover etcd:http://10.0.0.9:2379/scotfree/g1 3 --accept-loss
+What was answered since that member was left out is lost. Members that had the state and come back with their logs go
+on by themselves, and lose nothing: this is for when none will. The others join when they are started.")]
+    Recover {
+        /// Where the group is kept
+        membership: String,
+        /// The number of the member that goes on, from 1 to 255
+        #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+        id: u8,
+        /// What only lost members had is lost
+        #[arg(long)]
+        accept_loss: bool,
+    },
     /// The view as it is at etcd, or in a file
     #[command(after_help = "Examples:
   scot group view etcd:http://10.0.0.9:2379/scotfree/g1")]

@@ -91,6 +91,11 @@ pub enum GroupCommand {
         /// Which.
         id: u8,
     },
+    /// Goes on with what a member holds, though others that are lost have answered more.
+    Recover {
+        /// Which.
+        id: u8,
+    },
 }
 
 /// Makes a service a member.

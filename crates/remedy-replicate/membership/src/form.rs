@@ -4,6 +4,7 @@
 
 use remedy_replicate::{Member, MemberId, Standing, View};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// A member as it is written. A life of 0 is any, which only an operator's file says.
@@ -117,6 +118,36 @@ pub struct Listed {
     pub peers: SocketAddr,
     /// Where clients reach it.
     pub clients: SocketAddr,
+}
+
+impl Listed {
+    /// Whether members can be the first of a group: the reason if not.
+    pub(crate) fn check(listed: &[Listed]) -> Result<(), String> {
+        let mut places = BTreeMap::new();
+        for Listed { id, peers, clients } in listed {
+            for (place, what) in [(peers, "members"), (clients, "clients")] {
+                if place.port() == 0 || place.ip().is_unspecified() {
+                    return Err(format!(
+                        "member {id}: {place} is nowhere that {what} could send to: name an address and a port"
+                    ));
+                }
+                if let Some(other) = places.insert(*place, id) {
+                    return Err(match other == id {
+                        true => format!("member {id} has {place} for members and for clients: they need two"),
+                        false => format!("members {other} and {id} have the address {place}"),
+                    });
+                }
+            }
+        }
+        View { epoch: 1, founded: 1, members: listed.iter().map(Member::from).collect() }.check()
+    }
+}
+
+impl From<&Listed> for Member {
+    fn from(listed: &Listed) -> Member {
+        let Listed { id, peers, clients } = *listed;
+        Member { id: MemberId(id), boot: 0, peers, clients, standing: Standing::Full }
+    }
 }
 
 /// What a member that is alive says of itself.

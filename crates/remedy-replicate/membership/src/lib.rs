@@ -8,7 +8,7 @@ mod etcd;
 mod form;
 mod stated;
 
-pub use etcd::commands::{init, remove, status, view, Done, MemberStatus, Status};
+pub use etcd::commands::{init, recover, remove, status, view, Done, MemberStatus, Status};
 pub use etcd::endpoint::Endpoint;
 pub use etcd::{EtcdMembership, EtcdSettings};
 pub use form::{Group, Listed, Live};

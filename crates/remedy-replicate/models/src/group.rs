@@ -72,14 +72,7 @@ fn config(setup: &Setup, index: usize) -> MemberConfig {
         real_ms_at_zero: 0,
         stable_when: StableWhen::InMemory,
         lineage: None,
-        // A model's time does not go by while something is being written.
-        limits: Limits {
-            retry_min: TICK,
-            retry_max: TICK,
-            replay_after: TICK,
-            rest_after: Nanos(0),
-            ..Limits::default()
-        },
+        limits: Limits { retry_min: TICK, retry_max: TICK, replay_after: TICK, ..Limits::default() },
         planted: setup.planted,
     }
 }

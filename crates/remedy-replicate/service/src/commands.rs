@@ -1,7 +1,9 @@
 //! What an operator asks of a group.
 
 use remedy_replicate::{Member, MemberId, Standing, View};
-use remedy_replicate_membership::{file, init, remove, status, view, Done, Endpoint, Group, Listed, Status};
+use remedy_replicate_membership::{
+    file, init, recover, remove, status, view, Done, Endpoint, Group, Listed, Status,
+};
 use scotfree_rpc::GroupCommand;
 use serde_json::{json, Value};
 use std::net::SocketAddr;
@@ -42,6 +44,9 @@ fn of_file(path: &Path, command: &GroupCommand) -> Result<String, String> {
             let then = "it must be down before they are told: nothing else keeps it from answering";
             Ok(written(done, path, &view, &format!("member {id} is left out"), then))
         }
+        GroupCommand::Recover { id } => Err(format!(
+            "{place}: write the next view yourself: member {id} alone in it, and founded = its epoch"
+        )),
     }
 }
 
@@ -96,6 +101,10 @@ fn at_etcd(membership: &str, command: &GroupCommand) -> Result<String, String> {
         GroupCommand::Remove { id } => Ok(match remove(&endpoint, MemberId(*id))? {
             Done::Now => format!("member {id} is in the view no more\n"),
             Done::Before => format!("member {id} was not in the view\n"),
+        }),
+        GroupCommand::Recover { id } => Ok(match recover(&endpoint, MemberId(*id))? {
+            Done::Now => format!("the group goes on with what member {id} holds; start the others\n"),
+            Done::Before => format!("member {id} has the state: there is nothing to recover\n"),
         }),
     }
 }

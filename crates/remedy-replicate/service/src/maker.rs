@@ -17,10 +17,6 @@ use scotfree_state::State;
 use scotfree_wire::Direction;
 use std::sync::Arc;
 
-/// Nothing waits to go along with something else: on a virtual machine a timer of 50 us costs more than the datagram
-/// that it saves (a SET in memory took 140 us instead of 120).
-const REST_AFTER: Nanos = Nanos(0);
-
 /// Makes services members of a group.
 pub const MAKER: GroupMaker =
     GroupMaker { protocols: &["craq", "chain", "hermes"], member, command: commands::run };
@@ -46,7 +42,7 @@ fn member(plan: GroupPlan, inner: Box<dyn StatefulService>, say: Say) -> Result<
         real_ms_at_zero: now_realtime().since(now_boottime()).0 / 1_000_000,
         stable_when: if plan.is_stored_first { StableWhen::Stored } else { StableWhen::InMemory },
         lineage,
-        limits: Limits { rest_after: REST_AFTER, ..Limits::default() },
+        limits: Limits::default(),
         planted: Planted::default(),
     };
     let machine = machine(&plan.protocol, config, inner)?;

@@ -75,7 +75,7 @@ impl<S: State> Chain<S> {
     pub(super) fn pass_on(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
         self.send_submits(now, false, effects);
         self.forward(now, false, effects);
-        self.report(now, effects);
+        self.report(effects);
         let committed = self.committed;
         for origin in std::mem::take(&mut self.to_tell) {
             self.desk.tell(origin, COMMITTED, 8, effects, |out| write_numbers(&[committed], out));
@@ -143,25 +143,19 @@ impl<S: State> Chain<S> {
         }
     }
 
-    /// Tells the member before how far this one is, if that is news. Where answers wait for storage all of it is awaited:
-    /// what is committed is stored then. In memory nobody waits: whose client does hears of it from the tail itself.
-    fn report(&mut self, now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+    /// Tells the member before how far this one is, if that is news.
+    fn report(&mut self, effects: &mut Effects<ReplicaOwn>) {
         let Some(before) = self.predecessor.filter(|_| self.is_introduced) else { return };
         let progress = self.progress();
         let is_joining = self.desk.myself().is_some_and(|member| member.standing == Standing::Joining);
         let receives = self.is_tail() || is_joining;
-        let stores = self.desk.config.stable_when == StableWhen::Stored;
         let is_news = |told: Progress| {
             told.committed != progress.committed
                 || told.stable != progress.stable
                 || (receives && told.received != progress.received)
         };
-        let is_awaited = is_joining || stores;
-        if self.told_progress.is_none_or(|told| is_awaited && is_news(told)) {
+        if self.told_progress.is_none_or(is_news) {
             self.tell_progress(before, effects);
-        } else if self.told_progress.is_some_and(is_news) {
-            self.told_progress = Some(progress);
-            self.desk.tell_at_leisure(now, before, PROGRESS, 24, effects, |out| progress.write(out));
         }
     }
 

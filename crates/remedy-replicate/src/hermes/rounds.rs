@@ -354,7 +354,7 @@ impl<S: State> Hermes<S> {
         let Some(round) = self.rounds.all.get(&number) else { return };
         let (key, version, request) = (round.key.clone(), round.version, request_of(&round.made.identity));
         self.answer_request(number, &request, effects);
-        self.validate(now, number, &key, version, !self.waits_for_storage(), effects);
+        self.validate(number, &key, version, !self.waits_for_storage(), effects);
         self.key_committed(now, &key, version);
     }
 
@@ -367,7 +367,7 @@ impl<S: State> Hermes<S> {
             self.reply_to(*member, &round.made, effects);
         }
         if self.waits_for_storage() {
-            self.validate(now, number, &round.key, round.version, true, effects);
+            self.validate(number, &round.key, round.version, true, effects);
             self.key_stable(now, &round.key, round.version, effects);
         }
         if let Some(unsure) = self.keys.get_mut(&round.key).filter(|unsure| unsure.round == Some(number)) {
@@ -377,7 +377,6 @@ impl<S: State> Hermes<S> {
 
     fn validate(
         &mut self,
-        now: Nanos,
         round: u64,
         key: &[u8],
         version: Version,
@@ -386,9 +385,7 @@ impl<S: State> Hermes<S> {
     ) {
         let validate = Validate { round, done_below: self.done_below(), key, version, is_stable };
         for to in &self.others {
-            self.desk.tell_at_leisure(now, *to, VALIDATE, key.len() + 31, effects, |out| {
-                write_validate(&validate, out);
-            });
+            self.desk.tell(*to, VALIDATE, key.len() + 31, effects, |out| write_validate(&validate, out));
         }
     }
 

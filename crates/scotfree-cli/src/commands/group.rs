@@ -34,6 +34,11 @@ pub fn run(verb: &GroupVerb) -> Result<(), Failure> {
         )),
         GroupVerb::Add { membership, id, wait, .. } => wait_for(membership, *id, Duration::from_secs(*wait)),
         GroupVerb::Remove { membership, id } => say(membership, &GroupCommand::Remove { id: *id }),
+        GroupVerb::Recover { id, accept_loss: false, .. } => Err(Failure::usage(format!(
+            "what the group answered since member {id} was left out would be lost: add --accept-loss if none of the \
+             members that have it comes back with its log"
+        ))),
+        GroupVerb::Recover { membership, id, .. } => say(membership, &GroupCommand::Recover { id: *id }),
         GroupVerb::View { membership } => say(membership, &GroupCommand::View),
     }
 }

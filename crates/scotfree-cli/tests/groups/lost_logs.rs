@@ -12,6 +12,16 @@ impl Group {
         }
     }
 
+    /// The same, and the logs of the others are lost.
+    fn end_all_but_logs_of(&mut self, kept: &[u8]) {
+        self.end_all();
+        for id in (1..=3).filter(|id| !kept.contains(id)) {
+            let folder = self.folder_of(id);
+            fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).expect("the folder is ours");
+        }
+        fs::remove_file(self.folder.path().join("said-3")).expect("it was written");
+    }
+
     fn move_logs(&self, from: &str, to: &str) {
         for id in 1..=3 {
             let folder = self.folder_of(id);
@@ -37,6 +47,38 @@ fn a_group_whose_logs_are_all_lost_says_so_and_goes_on_when_they_are_back() {
     group.move_logs("true.wal", "kv.wal");
     start_all(&mut group);
     let mut client = group.client_named(*b"another's client", &[1, 2, 3], Policy::Random);
+    assert_counted(&client.increment(5, |_| {}), 21);
+}
+
+#[test]
+fn a_group_whose_full_members_are_lost_goes_on_with_what_another_holds_if_its_operator_says_so() {
+    let Some((_ground, _etcd, mut group)) = group_at_etcd("group-recovered", "hermes") else { return };
+    start_all(&mut group);
+    assert_counted(&group.client(&[1, 2, 3], Policy::Random).increment(20, |_| {}), 1);
+    // The others go on without the third, and are lost with all that they have answered since.
+    group.members.remove(&3).expect("it was started").kill();
+    let answers = group.client_named(*b"another's client", &[1, 2], Policy::Random).increment(5, |_| {});
+    assert_counted(&answers, 21);
+    group.end_all_but_logs_of(&[3]);
+    group.start(3);
+    group.await_said(3, "scot group recover goes on with what another member holds");
+
+    let place = group.membership.clone();
+    for (words, why) in [(&["3"][..], "--accept-loss"), (&["2", "--accept-loss"], "member 2 is not there")] {
+        let (is_done, text) = scot(&[&["group", "recover", &place], words].concat());
+        assert!(!is_done && text.contains(why), "{text}");
+    }
+    for said in ["goes on with what member 3 holds", "nothing to recover"] {
+        let (is_done, text) = scot(&["group", "recover", &place, "3", "--accept-loss"]);
+        assert!(is_done && text.contains(said), "{text}");
+    }
+    group.await_said(3, "this one is full");
+    for id in [1, 2] {
+        group.start(id);
+        let (is_full, text) = scot(&["group", "add", &place, &id.to_string()]);
+        assert!(is_full, "{text}\n{}", group.said(id));
+    }
+    let mut client = group.client_named(*b"the third client", &[1, 2, 3], Policy::Random);
     assert_counted(&client.increment(5, |_| {}), 21);
 }
 

@@ -1,15 +1,15 @@
-//! What an operator asks of a group at etcd: to make it, to show it, to leave a member out.
+//! What an operator asks of a group at etcd: to make it, to show it, to leave a member out, to go on after a loss.
 //!
 //! Invariant: each can be repeated, and says the second time that nothing was left to do. No command writes a view
 //! that the members would not write (G7).
 
 use super::absent::Absent;
-use super::decide::swap;
+use super::decide::{recovered, swap};
 use super::endpoint::Endpoint;
 use super::gateway::Gateway;
 use super::request::{Answer, Guard, Request, Swap};
-use super::seen::{LiveKey, Seen, GROUP};
-use crate::form::{json, Group, Live};
+use super::seen::{LiveKey, Seen, GROUP, VIEW};
+use crate::form::{json, Group, Listed, Live};
 use remedy_replicate::{Member, MemberId, Standing, View};
 use scotfree_core::Nanos;
 use scotfree_io::now_boottime;
@@ -19,6 +19,8 @@ use std::time::Duration;
 const LIMIT: Nanos = Nanos::from_secs(2);
 /// A member that does not answer for this long is no member: shorter ones etcd does not grant.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// How long a group's name may be.
+const NAME_BYTES_MAX: usize = 128;
 /// How often a write is tried again when members wrote at the same time.
 const TRIES_MAX: usize = 8;
 
@@ -56,20 +58,39 @@ pub struct MemberStatus {
 }
 
 /// Makes a group: its key, by which members know what they are part of. The members write its first view when all
-/// of them are there.
+/// of them are there. One that nobody has joined yet may be made otherwise.
 pub fn init(endpoint: &Endpoint, group: &Group) -> Result<Done, String> {
     check(group)?;
     let mut gateway = Gateway::new(endpoint.clone());
-    let guards = vec![Guard::Made { key: GROUP.to_owned(), revision: 0 }];
-    let swap = Swap { guards, key: GROUP.to_owned(), value: json(group), lease: None };
-    if write(&mut gateway, swap)? {
-        return Ok(Done::Now);
+    for _ in 0..TRIES_MAX {
+        let seen = look(&mut gateway)?;
+        if seen.group.as_ref() == Some(group) {
+            return Ok(Done::Before);
+        }
+        if let Some(known) = seen.group.as_ref().filter(|_| seen.view.is_some() || !seen.lives.is_empty()) {
+            let (known, wished) = (json(known), json(group));
+            return Err(format!("{endpoint}: there is another group already: {known}, and not {wished}"));
+        }
+        if write(&mut gateway, first_key(group, &seen))? {
+            return Ok(Done::Now);
+        }
     }
-    let known = look(&mut gateway)?.group.ok_or_else(|| format!("{endpoint}: the group has just gone"))?;
-    if known == *group {
-        return Ok(Done::Before);
-    }
-    Err(format!("{endpoint}: there is another group already: {}, and not {}", json(&known), json(group)))
+    Err(changes(endpoint))
+}
+
+/// The group's key, if nobody has made another or come since.
+fn first_key(group: &Group, seen: &Seen) -> Swap {
+    let mut guards = vec![
+        Guard::Written { key: GROUP.to_owned(), revision: seen.group_written },
+        Guard::Written { key: VIEW.to_owned(), revision: 0 },
+    ];
+    let listed = seen.group.iter().flat_map(|known| &known.members).map(|listed| MemberId(listed.id));
+    guards.extend(listed.map(|id| seen.guard(id)));
+    Swap { guards, key: GROUP.to_owned(), value: json(group), lease: None }
+}
+
+fn changes(endpoint: &Endpoint) -> String {
+    format!("{endpoint}: the group changed {TRIES_MAX} times meanwhile; try it again")
 }
 
 /// The view that is at etcd, if one was written yet.
@@ -114,7 +135,30 @@ pub fn remove(endpoint: &Endpoint, id: MemberId) -> Result<Done, String> {
             tries += 1;
         }
     }
-    Err(format!("{endpoint}: the view changed {TRIES_MAX} times meanwhile; try it again"))
+    Err(changes(endpoint))
+}
+
+/// Goes on with what one member holds, when all that had the state are lost: what they answered since this one was
+/// left out is lost with them. It must have been started, with its log; the others join it.
+pub fn recover(endpoint: &Endpoint, id: MemberId) -> Result<Done, String> {
+    let mut gateway = Gateway::new(endpoint.clone());
+    let (mut absent, mut done, mut tries) = (Absent::default(), Done::Before, 0);
+    let (group, _) = known_group(endpoint, &mut gateway)?;
+    let ttl = granted(&mut gateway, &group)?;
+    while tries < TRIES_MAX {
+        let (_, seen) = known_group(endpoint, &mut gateway)?;
+        let Some(next) = recovered(&seen, id)? else { return Ok(done) };
+        absent.look(now_boottime(), &seen, ttl);
+        done = Done::Now;
+        if !absent.lingering(now_boottime()).is_empty() {
+            pause(Nanos(ttl.0 / 20));
+        } else if write(&mut gateway, swap(&next, &seen))? {
+            return Ok(done);
+        } else {
+            tries += 1;
+        }
+    }
+    Err(changes(endpoint))
 }
 
 /// A command may wait, unlike what a machine does.
@@ -165,18 +209,10 @@ fn check(group: &Group) -> Result<(), String> {
         let (least, most) = (LEASE_MS.start(), LEASE_MS.end());
         return Err(format!("a lease of {} ms: {least} to {most} can be had", group.lease_ms));
     }
-    let members: Vec<Member> = group
-        .members
-        .iter()
-        .map(|listed| Member {
-            id: MemberId(listed.id),
-            boot: 0,
-            peers: listed.peers,
-            clients: listed.clients,
-            standing: Standing::Full,
-        })
-        .collect();
-    View { epoch: 1, founded: 1, members }.check()
+    if group.name.is_empty() || group.name.len() > NAME_BYTES_MAX || group.name.contains(char::is_control) {
+        return Err(format!("a group's name has 1 to {NAME_BYTES_MAX} bytes, and no control characters"));
+    }
+    Listed::check(&group.members)
 }
 
 fn known_group(endpoint: &Endpoint, gateway: &mut Gateway) -> Result<(Group, Seen), String> {

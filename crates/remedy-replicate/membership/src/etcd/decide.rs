@@ -150,11 +150,22 @@ impl Decider {
         let Some(most) = most else { return Decision::Wait(nobody_holds(&ids, are_all_back)) };
         let ahead = back.iter().find(|(_, live)| held(live) == Some(most));
         let may_begin = self.lingering.is_empty() && (are_all_back || self.has_waited);
-        if ahead.map(|(id, _)| *id) != Some(self.id) || !may_begin {
-            return Decision::Wait(format!(
-                "all members that had the state were down; the one that is ahead goes on: of {}",
-                names(&ids)
-            ));
+        match ahead.map(|(id, _)| *id).filter(|ahead| *ahead != self.id) {
+            Some(ahead) => return Decision::Wait(format!(
+                "all members that had the state were down; member {ahead} is ahead of this one, and goes on"
+            )),
+            None if !may_begin => {
+                let is_back = |id: &MemberId| back.iter().any(|(there, _)| there == id);
+                let away: Vec<MemberId> = ids.iter().filter(|id| !is_back(id)).copied().collect();
+                let until = match away.as_slice() {
+                    [] => "earlier leases are over".to_owned(),
+                    away => format!("{} came back, too, or have had a lease of time for it", names(away)),
+                };
+                return Decision::Wait(format!(
+                    "all members that had the state were down; this one is ahead, and goes on when {until}"
+                ));
+            }
+            None => {}
         }
         let mut members = vec![seen.lives[&self.id].live.member(self.id, Standing::Full)];
         // G7: those that join and live stay.
@@ -164,6 +175,10 @@ impl Decider {
     }
 }
 
+const IF_LOST: &str =
+    "If all their logs are lost, scot group recover goes on with what another member holds; with \
+                       nothing, make another group (scot group init, at another place)";
+
 /// A log that is empty, or another's, is none that took part in the view: going on with it would lose what was
 /// answered.
 fn nobody_holds(ids: &[MemberId], are_all_back: bool) -> String {
@@ -171,10 +186,12 @@ fn nobody_holds(ids: &[MemberId], are_all_back: bool) -> String {
     if are_all_back {
         format!(
             "{had} had the state, and came back without the log that held it: start one of them with its log and the \
-             file .group beside it; if all are lost, make another group (scot group init, at another place)"
+             file .group beside it. {IF_LOST}"
         )
     } else {
-        format!("all members that had the state were down; one that has its log still goes on: of {had}")
+        format!(
+            "all members that had the state were down; one that has its log still goes on: of {had}. {IF_LOST}"
+        )
     }
 }
 
@@ -184,6 +201,35 @@ fn write(epoch: u64, founded: u64, members: Vec<Member>) -> Decision {
         Ok(()) => Decision::Write(view),
         Err(reason) => Decision::Refuse(format!("the view with this member would be none: {reason}")),
     }
+}
+
+/// The view in which one member alone has what the group is from then on; none if it has the state already.
+pub(super) fn recovered(seen: &Seen, id: MemberId) -> Result<Option<View>, String> {
+    let view = seen.view.as_ref().ok_or("no view was written yet: nothing can have been lost")?;
+    if let Some(alive) = view.full().find(|member| seen.is_alive(member)) {
+        let other = format!("member {} has the state and is alive: nothing is lost", alive.id);
+        return if alive.id == id { Ok(None) } else { Err(other) };
+    }
+    let live = seen.lives.get(&id).map(|key| &key.live);
+    let live = live.ok_or_else(|| format!("member {id} is not there: start it first, with its log"))?;
+    if view.member(id).is_some_and(|named| named.boot == live.boot) {
+        return Err(format!(
+            "member {id} was being given the state: start it again, which tells what it holds by itself"
+        ));
+    }
+    if live.founded.is_none() {
+        return Err(format!("member {id} came without a log that took part: there is nothing to go on with"));
+    }
+    let holds = |member: &&Member| {
+        seen.lives.get(&member.id).is_some_and(|key| key.live.founded == Some(view.founded))
+    };
+    if let Some(holder) = view.full().find(holds) {
+        let holder = holder.id;
+        return Err(format!("member {holder} is back with all that was answered, and goes on by itself"));
+    }
+    let epoch = view.epoch + 1;
+    let next = View { epoch, founded: epoch, members: vec![live.member(id, Standing::Full)] };
+    next.check().map(|()| Some(next))
 }
 
 /// How a view is written: only on the one that was seen, and only if nobody's sign of life came or went since. So

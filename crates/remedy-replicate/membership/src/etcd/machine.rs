@@ -431,7 +431,7 @@ impl Machine {
         }
         match group.fingerprint {
             Some(there) if there != self.myself.fingerprint => {
-                differs("fingerprint", &hex(self.myself.fingerprint), &hex(there))
+                Err(unlike(self.myself.fingerprint, there, "etcd"))
             }
             _ => Ok(()),
         }
@@ -482,8 +482,7 @@ impl Machine {
         let here = self.myself.fingerprint;
         let mut others = seen.lives.iter().filter(|(id, _)| **id != self.myself.id);
         let Some((id, key)) = others.find(|(_, key)| key.live.fingerprint != here) else { return true };
-        let there = hex(key.live.fingerprint);
-        self.refuse(now, format!("the fingerprint is {} here and {there} at member {id}", hex(here)));
+        self.refuse(now, unlike(here, key.live.fingerprint, &format!("member {id}")));
         false
     }
 
@@ -688,6 +687,10 @@ fn seconds(span: Nanos) -> String {
     format!("{:.1}", span.0 as f64 / 1e9)
 }
 
-fn hex(fingerprint: u64) -> String {
-    format!("{fingerprint:016x}")
+/// Of all that a fingerprint is made of, an operator can say the size of the log only.
+fn unlike(here: u64, there: u64, at: &str) -> String {
+    format!(
+        "what has to be equal at all members is not equal here and at {at}: is --log-size the same, and that of the log \
+         when it was made, and scot of one version? (fingerprints {here:016x} and {there:016x})"
+    )
 }

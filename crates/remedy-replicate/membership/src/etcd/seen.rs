@@ -16,6 +16,8 @@ pub(crate) const VIEW: &str = "view";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) group: Option<Group>,
+    /// At which revision the group was written; 0 if there is none.
+    pub(crate) group_written: i64,
     pub(crate) view: Option<View>,
     /// At which revision the view was written; 0 if there is none.
     pub(crate) view_written: i64,
@@ -39,7 +41,10 @@ impl Seen {
         let mut seen = Seen { term, ..Seen::default() };
         for entry in entries {
             match entry.key.as_str() {
-                GROUP => seen.group = Some(parse(entry)?),
+                GROUP => {
+                    seen.group = Some(parse(entry)?);
+                    seen.group_written = entry.written;
+                }
                 VIEW => {
                     let view = parse::<ViewForm>(entry)?.view();
                     seen.view = Some(view.map_err(|reason| format!("the key view: {reason}"))?);

@@ -22,9 +22,8 @@ pub fn view(path: &Path) -> Result<View, String> {
 
 /// Writes the first view, in which all listed members have the state: an empty one. A file that is there stays.
 pub fn init(path: &Path, listed: &[Listed]) -> Result<Done, String> {
-    let full = |listed: &Listed| member(MemberId(listed.id), (listed.peers, listed.clients), Standing::Full);
-    let first = View { epoch: 1, founded: 1, members: listed.iter().map(full).collect() };
-    first.check()?;
+    Listed::check(listed)?;
+    let first = View { epoch: 1, founded: 1, members: listed.iter().map(Member::from).collect() };
     let place = path.display();
     match File::create_new(path) {
         Ok(mut file) => file

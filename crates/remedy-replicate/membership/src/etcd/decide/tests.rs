@@ -201,6 +201,27 @@ fn only_what_stands_in_the_views_history_counts_after_all_were_down() {
 }
 
 #[test]
+fn an_operator_goes_on_with_one_that_lacks_something_only_if_nobody_has_it_all() {
+    let recover = |seen: &Seen, id| recovered(seen, MemberId(id));
+    let refused = |seen: &Seen, id, why: &str| {
+        let said = recover(seen, id).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    };
+    let mut lost = seen(&[(1, 1), (2, 1)], &[(3, 4, 70)]);
+    let next = recover(&lost, 3).unwrap().unwrap();
+    assert_eq!((next.epoch, next.founded), (6, 6));
+    assert_eq!(written(Decision::Write(next)), [(3, 4)]);
+    refused(&lost, 2, "is not there");
+    lost.lives.get_mut(&MemberId(3)).unwrap().live.founded = None;
+    refused(&lost, 3, "without a log");
+    refused(&seen(&[(1, 1), (2, 1), (3, -4)], &[(3, 4, 70)]), 3, "was being given the state");
+    refused(&seen(&[(1, 1), (2, 1)], &[(2, 3, 9), (3, 4, 70)]), 3, "member 2 is back");
+    refused(&seen(&[(1, 1), (2, 1)], &[(2, 1, 9), (3, 4, 70)]), 3, "member 2 has the state");
+    assert_eq!(recover(&seen(&[(1, 1), (3, 4)], &[(3, 4, 70)]), 3), Ok(None));
+    refused(&lives(&[(3, 4, 70)]), 3, "no view");
+}
+
+#[test]
 fn what_belongs_to_a_later_history_begins_the_first_view() {
     let mut seen = lives(&[(1, 1, 90), (2, 1, 4), (3, 1, 0)]);
     seen.lives.get_mut(&MemberId(2)).unwrap().live.founded = Some(7);
