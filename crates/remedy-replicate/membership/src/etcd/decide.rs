@@ -151,9 +151,11 @@ impl Decider {
         let ahead = back.iter().find(|(_, live)| held(live) == Some(most));
         let may_begin = self.lingering.is_empty() && (are_all_back || self.has_waited);
         match ahead.map(|(id, _)| *id).filter(|ahead| *ahead != self.id) {
-            Some(ahead) => return Decision::Wait(format!(
+            Some(ahead) => {
+                return Decision::Wait(format!(
                 "all members that had the state were down; member {ahead} is ahead of this one, and goes on"
-            )),
+            ))
+            }
             None if !may_begin => {
                 let is_back = |id: &MemberId| back.iter().any(|(there, _)| there == id);
                 let away: Vec<MemberId> = ids.iter().filter(|id| !is_back(id)).copied().collect();
