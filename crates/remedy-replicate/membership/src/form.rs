@@ -132,9 +132,10 @@ impl Listed {
                     ));
                 }
                 if let Some(other) = places.insert(*place, id) {
-                    return Err(match other == id {
-                        true => format!("member {id} has {place} for members and for clients: they need two"),
-                        false => format!("members {other} and {id} have the address {place}"),
+                    return Err(if other == id {
+                        format!("member {id} has {place} for members and for clients: they need two")
+                    } else {
+                        format!("members {other} and {id} have the address {place}")
                     });
                 }
             }
