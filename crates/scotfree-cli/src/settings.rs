@@ -330,7 +330,7 @@ pub struct Kv {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<PathBuf>,
     /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
-    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
+    /// that pays; in a member that answers from memory up to 500). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,

@@ -15,6 +15,7 @@ use spin::Looking;
 pub use spin::Spin;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What to wait for on a descriptor. Errors, and a peer that is gone, are always reported.
@@ -190,22 +191,29 @@ fn nanos(span: Duration) -> Nanos {
 /// Wakes a thread that waits in a [`Poller`]; share it by reference or in an `Arc`.
 pub struct Waker {
     eventfd: OwnedFd,
+    is_woken: AtomicBool,
 }
 
 impl Waker {
     /// A waker that nobody has used yet.
     pub fn new() -> io::Result<Waker> {
-        Ok(Waker { eventfd: event::eventfd()? })
+        Ok(Waker { eventfd: event::eventfd()?, is_woken: AtomicBool::new(false) })
     }
 
     /// Makes the waker's descriptor readable. Waking twice before it is drained is waking once.
     pub fn wake(&self) {
         event::eventfd_set(&self.eventfd);
+        // Behind the descriptor: whoever drains what is not yet said here finds the descriptor readable again.
+        self.is_woken.store(true, Ordering::Release);
     }
 
-    /// Makes the descriptor unreadable again; whether somebody had woken it.
+    /// Makes the descriptor unreadable again; whether somebody had woken it. Without that it is no system call.
     pub fn drain(&self) -> bool {
-        event::eventfd_clear(&self.eventfd)
+        let is_woken = self.is_woken.swap(false, Ordering::Acquire);
+        if is_woken {
+            event::eventfd_clear(&self.eventfd);
+        }
+        is_woken
     }
 }
 

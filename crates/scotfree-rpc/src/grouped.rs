@@ -123,6 +123,10 @@ impl<S: Handler + ?Sized> Handler for Box<S> {
         (**self).execute(request, replies);
     }
 
+    fn hear(&mut self, is_ready: bool) {
+        (**self).hear(is_ready);
+    }
+
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
         (**self).poll(wants_stable, replies);
     }

@@ -31,7 +31,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 use stopwatch::Stopwatch;
-use waits::Waits;
+use waits::{Ready, Waits};
 
 const RX_BURST_MAX: usize = 64;
 const RX_BURSTS_PER_TURN_MAX: usize = 4;
@@ -124,6 +124,7 @@ pub struct ServerRuntime<T, S> {
     draining: bool,
     refusals: Refusals,
     waits: Waits,
+    ready: Ready,
     key: Option<KeyWatch>,
     exclusions: Exclusions,
     /// So many of them are obeyed.
@@ -168,6 +169,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             draining: false,
             refusals: Refusals::default(),
             waits: Waits::spinning(options.spin),
+            ready: Ready::UNKNOWN,
             key: None,
             exclusions: Exclusions::default(),
             excluded_count: 0,
@@ -243,7 +245,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     /// Receives, executes, fires timers and sends, without blocking longer than the service does.
     pub fn turn(&mut self) -> io::Result<()> {
         self.collect_transmit_stamps();
-        if !self.draining {
+        let ready = std::mem::replace(&mut self.ready, Ready::UNKNOWN);
+        if !self.draining && ready.transport {
             for _ in 0..RX_BURSTS_PER_TURN_MAX {
                 if self.receive_burst()? < RX_BURST_MAX {
                     break;
@@ -265,6 +268,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             self.machine.on_timer(now, &mut self.effects);
         }
         self.process()?;
+        self.service.hear(ready.service);
         self.service.poll(self.machine.wants_stable(), &mut self.replies);
         if let Some(why) = self.service.broken() {
             return Err(io::Error::other(why));
@@ -294,7 +298,15 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let receives = !self.draining;
         let stalled = self.wants_write();
         let in_flight = self.machine.in_flight();
-        self.waits.wait(in_flight, self.transport.poll_fd(), receives, stalled, &self.service, timeout)
+        self.ready = self.waits.wait(
+            in_flight,
+            self.transport.poll_fd(),
+            receives,
+            stalled,
+            &self.service,
+            timeout,
+        )?;
+        Ok(())
     }
 
     /// Lets [`ServerRuntime::wait`] return when `fd` is readable too, until the server drains.

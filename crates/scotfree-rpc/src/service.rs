@@ -66,6 +66,10 @@ pub trait Handler {
     /// Executes a request: at once, with [`Replies::reply`], or later, reported by [`Handler::poll`].
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies);
 
+    /// Told before a turn whether one of [`Handler::watches`] is ready, if it is known that none is: what would be
+    /// found there is nothing.
+    fn hear(&mut self, _is_ready: bool) {}
+
     /// Called once per turn of the loop, after the turn's executions: starts what was batched and
     /// reports what has come to an end. `wants_stable` says that replies wait for stability now.
     fn poll(&mut self, _wants_stable: bool, _replies: &mut Replies) {}

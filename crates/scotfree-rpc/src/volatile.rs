@@ -22,6 +22,10 @@ impl<H: Handler> Handler for Volatile<H> {
         self.0.execute(request, replies);
     }
 
+    fn hear(&mut self, is_ready: bool) {
+        self.0.hear(is_ready);
+    }
+
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
         self.0.poll(wants_stable, replies);
         replies.stable_as_answered();

@@ -117,7 +117,9 @@ impl EtcdMembership {
 impl Membership for EtcdMembership {
     fn poll(&mut self, out: &mut Vec<MembershipEvent>) {
         // Drained first: what comes while we take wakes again.
-        self.shared.waker.drain();
+        if !self.shared.waker.drain() {
+            return;
+        }
         let News { view, lease, texts } = std::mem::take(&mut *self.shared.news());
         out.extend(view.into_iter().chain(lease).chain(texts));
     }

@@ -60,6 +60,10 @@ pub struct ReplicatedService {
     inner_replies: Replies,
     refused: Refused,
     events: Vec<MembershipEvent>,
+    /// Datagrams of members, or news of the membership, may have come.
+    may_have_come: bool,
+    /// The membership was told what it may have an answer to.
+    has_asked: bool,
     /// The request that is being executed at this moment.
     executing: Option<u64>,
     broken: Option<String>,
@@ -80,6 +84,8 @@ impl ReplicatedService {
             inner_replies: Replies::new(),
             refused: Refused::default(),
             events: Vec::new(),
+            may_have_come: true,
+            has_asked: false,
             executing: None,
             broken: None,
             lease_until: Nanos(0),
@@ -130,7 +136,10 @@ impl ReplicatedService {
             ReplicaOwn::Decline { ticket, why } => self.decline(now, ticket, why, replies),
             ReplicaOwn::Stable { ticket } => self.tickets.settle(ticket),
             ReplicaOwn::Lost { ticket } => self.lose(now, ticket, replies),
-            ReplicaOwn::Promote { member, epoch } => self.parts.membership.promote(member, epoch),
+            ReplicaOwn::Promote { member, epoch } => {
+                self.parts.membership.promote(member, epoch);
+                self.has_asked = true;
+            }
         }
     }
 
@@ -197,7 +206,7 @@ impl ReplicatedService {
         Ok(())
     }
 
-    fn hear(&mut self, now: Nanos) {
+    fn take_news(&mut self, now: Nanos) {
         let mut events = std::mem::take(&mut self.events);
         self.parts.membership.poll(&mut events);
         for event in events.drain(..) {
@@ -248,10 +257,13 @@ impl ReplicatedService {
     }
 
     fn turn(&mut self, now: Nanos, wants_stable: bool, replies: &mut Replies) -> Result<(), String> {
-        self.hear(now);
-        // What a new view replaces is not to be found again as if it were of the group.
-        self.keep()?;
-        self.receive().map_err(|error| of_socket(&error))?;
+        let may_have_come = std::mem::replace(&mut self.may_have_come, true);
+        if may_have_come || std::mem::take(&mut self.has_asked) {
+            self.take_news(now);
+            // What a new view replaces is not to be found again as if it were of the group.
+            self.keep()?;
+            self.receive().map_err(|error| of_socket(&error))?;
+        }
         if self.parts.machine.next_timer().is_some_and(|at| at <= now) {
             self.parts.machine.on_timer(now, &mut self.effects);
         }
@@ -401,6 +413,10 @@ impl Handler for ReplicatedService {
         self.executing = Some(request.ticket);
         self.absorb(now, replies);
         self.executing = None;
+    }
+
+    fn hear(&mut self, is_ready: bool) {
+        self.may_have_come = is_ready;
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {

@@ -17,6 +17,18 @@ const SERVICE_KEY: u64 = 2;
 /// measured, on two processors.
 const FEW: u64 = 8;
 
+/// What may have something; what is not, has not had when it was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ready {
+    pub(super) transport: bool,
+    pub(super) service: bool,
+}
+
+impl Ready {
+    /// Nobody has looked.
+    pub(super) const UNKNOWN: Ready = Ready { transport: true, service: true };
+}
+
 /// What the loop waits for.
 pub(super) struct Waits {
     poller: Option<Poller>,
@@ -58,7 +70,7 @@ impl Waits {
         Ok(())
     }
 
-    /// Waits while so many requests are at the service.
+    /// Waits while so many requests are at the service; what may have something then.
     pub(super) fn wait(
         &mut self,
         in_flight: usize,
@@ -67,7 +79,7 @@ impl Waits {
         stalled: bool,
         service: &impl Handler,
         timeout: Option<Duration>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Ready> {
         self.poller()?;
         let poller = self.poller.as_ref().expect("it was made just now");
         self.service.follow(poller, SERVICE_KEY, |out| service.watches(out))?;
@@ -84,8 +96,12 @@ impl Waits {
             (Some(_), timeout) => timeout,
         };
         let looks = self.crowd.are_few(in_flight as u64);
-        self.poller()?.wait_looking(timeout, looks)?;
-        Ok(())
+        let events = self.poller()?.wait_looking(timeout, looks)?;
+        let is_ready = |key| events.iter().any(|event| event.key == key);
+        Ok(Ready {
+            transport: transport.is_none() || is_ready(TRANSPORT_KEY),
+            service: is_ready(SERVICE_KEY),
+        })
     }
 
     fn watch_transport(&mut self, wanted: Option<(RawFd, Interest)>) -> io::Result<()> {
