@@ -62,6 +62,8 @@ pub struct ReplicatedService {
     events: Vec<MembershipEvent>,
     /// Datagrams of members, or news of the membership, may have come.
     may_have_come: bool,
+    /// Answers have left, and what the turn has for members and for storage has not.
+    has_answered: bool,
     /// The membership was told what it may have an answer to.
     has_asked: bool,
     /// The request that is being executed at this moment.
@@ -85,6 +87,7 @@ impl ReplicatedService {
             refused: Refused::default(),
             events: Vec::new(),
             may_have_come: true,
+            has_answered: false,
             has_asked: false,
             executing: None,
             broken: None,
@@ -268,6 +271,14 @@ impl ReplicatedService {
             self.parts.machine.on_timer(now, &mut self.effects);
         }
         self.absorb(now, replies);
+        if !self.has_answered && self.tickets.has_due_writes() {
+            // Nobody waits longer than these clients: the rest of the turn is for what others wait for.
+            self.keep()?;
+            self.tell(wants_stable, replies);
+            self.has_answered = true;
+            return Ok(());
+        }
+        self.has_answered = false;
         // Other members go on while this one stores.
         self.send(now)?;
         self.store(now, wants_stable, replies);
@@ -442,7 +453,8 @@ impl Handler for ReplicatedService {
     fn next_poll(&self) -> Option<Nanos> {
         let timer = self.parts.machine.next_timer().map(monotonic_at);
         let owed = self.owed.is_waiting().then(|| now_monotonic().plus(SUBMIT_AGAIN));
-        [self.inner().next_poll(), timer, owed].into_iter().flatten().min()
+        let rest = self.has_answered.then_some(Nanos(0));
+        [self.inner().next_poll(), timer, owed, rest].into_iter().flatten().min()
     }
 
     fn write_metrics(&self, text: &mut MetricsText) {

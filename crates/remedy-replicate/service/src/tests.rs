@@ -31,6 +31,10 @@ struct Script {
     is_serving: bool,
     given: Vec<(u64, Identity)>,
     says: VecDeque<Says>,
+    /// What it says by its timer, before anything is stored.
+    says_by_timer: VecDeque<Says>,
+    /// How often it was asked what it has for other members.
+    flushes: u32,
 }
 
 /// Of the write with this ticket.
@@ -94,13 +98,17 @@ impl Replica for Played {
         self.script.borrow_mut().says.drain(..).for_each(|says| says.tell(effects));
     }
 
-    fn on_timer(&mut self, _now: Nanos, _effects: &mut Effects<ReplicaOwn>) {}
-
-    fn next_timer(&self) -> Option<Nanos> {
-        None
+    fn on_timer(&mut self, _now: Nanos, effects: &mut Effects<ReplicaOwn>) {
+        self.script.borrow_mut().says_by_timer.drain(..).for_each(|says| says.tell(effects));
     }
 
-    fn flush(&mut self, _now: Nanos, _effects: &mut Effects<ReplicaOwn>) {}
+    fn next_timer(&self) -> Option<Nanos> {
+        (!self.script.borrow().says_by_timer.is_empty()).then_some(Nanos(0))
+    }
+
+    fn flush(&mut self, _now: Nanos, _effects: &mut Effects<ReplicaOwn>) {
+        self.script.borrow_mut().flushes += 1;
+    }
 
     fn counters(&self) -> &ReplicaCounters {
         &self.counters
@@ -261,6 +269,24 @@ fn a_write_that_is_owed_waits_until_it_is_taken_and_keeps_its_place_and_name() {
     member.hears([Says::Answer(1), Says::Stable(1), Says::Decline(2, Decline::Forgotten)]);
     let answers: Vec<u64> = member.replies.replies().iter().map(|reply| reply.ticket).collect();
     assert_eq!(answers, [1, 2], "what can never be executed is declined");
+}
+
+#[test]
+fn an_answer_leaves_before_the_members_are_told_and_they_are_told_at_once_behind_it() {
+    let folder = Folder::new("first");
+    let mut member = Member::start(&folder.0);
+    member.begin_session();
+    member.serve();
+    member.write(1, 1);
+    member.turn();
+    let flushes = member.script.borrow().flushes;
+    member.script.borrow_mut().says_by_timer.extend([Says::Answer(1), Says::Stable(1)]);
+    member.turn();
+    let answers: Vec<u64> = member.replies.replies().iter().map(|reply| reply.ticket).collect();
+    assert_eq!((answers, member.script.borrow().flushes), (vec![1], flushes));
+    assert_eq!(member.service.next_poll(), Some(Nanos(0)), "the turn is not over");
+    member.turn();
+    assert!(member.script.borrow().flushes > flushes);
 }
 
 #[test]

@@ -108,6 +108,12 @@ impl Tickets {
         self.begun.get(&ticket)
     }
 
+    /// Whether the answer of a write can leave.
+    pub(crate) fn has_due_writes(&self) -> bool {
+        let is_write = |ticket: &u64| self.begun.get(ticket).is_some_and(|begun| begun.seq.is_some());
+        self.due.iter().any(is_write)
+    }
+
     /// Lets out what is stable; how far all requests are, if that is news.
     pub(crate) fn tell(&mut self, replies: &mut Replies) -> Option<u64> {
         for ticket in std::mem::take(&mut self.due) {

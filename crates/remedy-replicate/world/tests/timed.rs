@@ -116,21 +116,21 @@ fn what_a_member_spends_is_on_the_way_of_each_datagram() {
     let coordinator_first = 1_000 + 300 + 5_000 + 70 + 200 + 2 * 1_400;
     let follower = 1_000 + 300 + 900 + 70 + 200 + 1_400;
     // Acknowledgements that are apart by one sending are taken in two turns; only the second commits.
-    let coordinator_last = 1_000 + 300 + 900 + (200 + 2 * 1_400) + (200 + 1_400);
+    let coordinator_last = 1_000 + 300 + 900 + (200 + 1_400);
     let first_turn_left = (1_000 + 300 + 900) - 1_400;
     let own = coordinator_first + follower + first_turn_left + coordinator_last;
-    // All have handed it to storage while others were on their way.
+    // All have handed it to storage while others were on their way, and that it is valid is told behind the answer.
     assert_eq!(latency, own + 2 * WIRE + 2 * CLIENT);
 }
 
 #[test]
-fn a_chain_applies_a_write_when_it_is_committed_and_so_stores_before_it_answers() {
+fn a_chain_answers_a_write_when_it_is_committed_and_stores_behind_that() {
     let setup = Setup { costs: COSTS, ..writes(Chain, 3, 2) };
     let latency = measure(&setup).writes[0].0;
     let submits = 1_000 + 300 + 5_000 + 200 + 1_400;
     let passes_on = 1_000 + 300 + 900 + 200 + 1_400;
-    // The tail tells the one before it how far it is, and answers.
-    let tail = 1_000 + 300 + 900 + 70 + (200 + 1_400) + 700 + (200 + 1_400);
+    // The tail answers; then it tells the one before it how far it is, and stores.
+    let tail = 1_000 + 300 + 900 + 70 + (200 + 1_400);
     assert_eq!(latency, submits + 2 * passes_on + tail + 3 * WIRE + 2 * CLIENT);
 }
 

@@ -1,8 +1,7 @@
 //! A member on a core of its own: one thing after the other, as a server's loop does them.
 //!
 //! Invariant: what comes while the core is busy waits, and all of it is taken in the next turn, up to a burst; what a
-//! turn wants said to other members leaves before what it answers to clients, and each datagram when its sending is
-//! paid for.
+//! turn answers to clients leaves before what it says to other members, and each datagram when its sending is paid for.
 
 use crate::timed::values::Values;
 use crate::timed::{Costs, MEMBERS_BURST_MAX, REQUESTS_BURST_MAX};
@@ -91,6 +90,7 @@ impl Server {
         if self.machine.next_timer().is_some_and(|at| at <= now) {
             self.act(&mut now, leave, |machine, now, effects| machine.on_timer(now, effects));
         }
+        self.answer(&mut now, leave);
         self.act(&mut now, leave, |machine, now, effects| machine.flush(now, effects));
         self.store(&mut now);
         self.answer(&mut now, leave);
