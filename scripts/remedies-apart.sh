@@ -33,7 +33,7 @@ delete_remedy() { # NAME
   sed -i "/^$1$/d" bpf/functions.order
   # Cargo refuses a pattern of members that nothing fits.
   local part
-  for part in kernel world membership service models; do
+  for part in kernel world membership service models transport; do
     compgen -G "crates/remedy-*/$part" >/dev/null || sed -i "s#, \"crates/remedy-\*/$part\"##" Cargo.toml
   done
 }

@@ -40,6 +40,9 @@ step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
+step "rings under every order of two threads' words"
+RUSTFLAGS="--cfg loom" cargo test -q --locked -p remedy-ring --test loom --target-dir "$(target_folder)/loom" 2>&1 | tee -a "$log"
+
 step "the codec beside others"
 cargo test -q --locked --features buffa --manifest-path lab/peers/codec/Cargo.toml 2>&1 | tee -a "$log"
 

@@ -462,6 +462,34 @@ pub enum Bench {
 In a clone of the repository, with cargo. Each arm encodes messages, or decodes them and reads every field, in one
 process on one processor; times are of its thread. Where we lose stands first. See docs/transform.md.")]
     Codec(BenchCodec),
+    /// Rings in memory, beside UDP over loopback
+    #[command(after_help = "Examples:
+  scot bench ring                        half a minute, on two processors
+  scot bench ring --count 20000 --json   fewer messages, one JSON object on standard output
+What is required and missed stands first. See docs/rings.md.")]
+    Ring(BenchRing),
+}
+
+#[cfg(feature = "lab")]
+/// Flags of `scot bench ring`.
+#[derive(Debug, Args)]
+pub struct BenchRing {
+    /// So many messages or calls for each number
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = count_of_messages)]
+    pub count: usize,
+    /// Print one JSON object on standard output, everything else on standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(feature = "lab")]
+fn count_of_messages(word: &str) -> Result<usize, String> {
+    let count: usize = word.parse().map_err(|error| format!("{error}"))?;
+    if (100..=100_000_000).contains(&count) {
+        Ok(count)
+    } else {
+        Err("give 100 to 100000000".to_owned())
+    }
 }
 
 #[cfg(feature = "lab")]

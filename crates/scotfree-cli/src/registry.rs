@@ -3,6 +3,7 @@
 
 use scotfree_core::{RemedyEntry, Stage};
 use scotfree_device::Maker;
+use scotfree_io::TransportMaker;
 use scotfree_rpc::GroupMaker;
 use scotfree_sim::{Simulation, Timing};
 #[cfg(feature = "xdp")]
@@ -69,6 +70,12 @@ pub const REMEDIES: &[Remedy] = &[
 pub const GROUPS: &[GroupMaker] = &[
     // A line each.
     remedy_replicate_service::MAKER,
+];
+
+/// What can take the place of UDP between client and server.
+pub const TRANSPORTS: &[TransportMaker] = &[
+    // A line each.
+    remedy_ring_transport::MAKER,
 ];
 
 /// Their functions of devices.

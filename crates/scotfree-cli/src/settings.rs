@@ -273,6 +273,11 @@ pub struct Kv {
     #[arg(long, value_name = "IP[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Address>,
+    /// What takes the place of UDP: ring:FILE is rings in memory, for clients of this user on this machine, who find
+    /// the server by the socket FILE
+    #[arg(long, value_name = "KIND:PLACE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// The write-ahead file
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

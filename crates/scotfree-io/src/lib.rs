@@ -39,4 +39,5 @@ pub use clock::{monotonic_at, now_boottime, now_monotonic, now_realtime};
 pub use domain::{DomainError, PersistenceDomain, ScanReport};
 pub use poll::{Crowd, Event, Interest, Poller, Signal, Signals, Spin, Waker};
 pub use sys::processor;
-pub use transport::{RxBurst, RxPacket, Stamps, Transport, TxPacket};
+pub use sys::words::SharedWords;
+pub use transport::{RxBurst, RxPacket, Stamps, Transport, TransportMaker, TxPacket};

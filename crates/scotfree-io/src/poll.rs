@@ -9,6 +9,7 @@ mod spin;
 
 use crate::clock::now_monotonic;
 use crate::sys::event;
+use crate::transport::Transport;
 pub use crowd::Crowd;
 use scotfree_core::Nanos;
 use spin::Looking;
@@ -77,13 +78,20 @@ impl Poller {
         Ok(self.report(count))
     }
 
+    /// As [`Poller::wait`] if it `looks` this time, else as [`Poller::wait_asleep`]; but looks at the transport as well,
+    /// which may have what no descriptor tells of, and ends when it has.
+    pub fn wait_for(
+        &mut self,
+        transport: &mut impl Transport,
+        timeout: Option<Duration>,
+        looks: bool,
+    ) -> io::Result<&[Event]> {
+        self.wait_with(timeout, looks, &mut OfTransport(transport))
+    }
+
     /// As [`Poller::wait`] if it `looks` this time, else as [`Poller::wait_asleep`].
     pub fn wait_looking(&mut self, timeout: Option<Duration>, looks: bool) -> io::Result<&[Event]> {
-        if looks {
-            self.wait(timeout)
-        } else {
-            self.wait_asleep(timeout)
-        }
+        self.wait_with(timeout, looks, &mut Nothing)
     }
 
     /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
@@ -104,37 +112,66 @@ impl Poller {
     /// Blocks until a descriptor is ready or `timeout` is over (no timeout: for ever). An empty answer
     /// means that the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
-        if self.looking.is_never() || timeout == Some(Duration::ZERO) {
-            let count = self.sleep(timeout)?;
-            return Ok(self.report(count));
-        }
-        let began = now_monotonic();
-        let mut count = self.look(began, timeout)?;
-        let in_vain = count == 0;
-        if in_vain {
-            let left =
-                timeout.map(|span| span.saturating_sub(Duration::from_nanos(now_monotonic().since(began).0)));
-            count = self.sleep(left)?;
-        }
-        let now = now_monotonic();
-        // A time that is over would have come as late without sleeping.
-        let waited = if count > 0 { now.since(began) } else { Nanos::MAX };
-        self.looking.learn(waited, in_vain, now);
+        self.wait_with(timeout, true, &mut Nothing)
+    }
+
+    fn wait_with(
+        &mut self,
+        timeout: Option<Duration>,
+        looks: bool,
+        beside: &mut dyn Beside,
+    ) -> io::Result<&[Event]> {
+        let count = if !looks || self.looking.is_never() || timeout == Some(Duration::ZERO) {
+            self.sleep_over(timeout, beside)?
+        } else {
+            self.look_then_sleep(timeout, beside)?
+        };
         Ok(self.report(count))
     }
 
-    /// Looks until something is ready, as long as that is likely; how many descriptors are.
-    fn look(&mut self, began: Nanos, timeout: Option<Duration>) -> io::Result<usize> {
+    fn look_then_sleep(&mut self, timeout: Option<Duration>, beside: &mut dyn Beside) -> io::Result<usize> {
+        let began = now_monotonic();
+        let (mut count, is_there) = self.look(began, timeout, beside)?;
+        let in_vain = count == 0 && !is_there;
+        if in_vain {
+            let left =
+                timeout.map(|span| span.saturating_sub(Duration::from_nanos(now_monotonic().since(began).0)));
+            count = self.sleep_over(left, beside)?;
+        }
+        let now = now_monotonic();
+        // A time that is over would have come as late without sleeping.
+        let waited = if count > 0 || is_there { now.since(began) } else { Nanos::MAX };
+        self.looking.learn(waited, in_vain, now);
+        Ok(count)
+    }
+
+    /// Looks until something is ready, as long as that is likely; how many descriptors are, and whether there is what
+    /// none of them tells of.
+    fn look(
+        &mut self,
+        began: Nanos,
+        timeout: Option<Duration>,
+        beside: &mut dyn Beside,
+    ) -> io::Result<(usize, bool)> {
         let time = self.looking.time();
         let time = timeout.map_or(time, |timeout| time.min(nanos(timeout)));
         while now_monotonic().since(began) < time {
+            if beside.glance() {
+                return Ok((0, true));
+            }
             match event::epoll_wait(&self.epoll, &mut self.raw, Some(Duration::ZERO)) {
                 Ok(0) => std::thread::yield_now(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
+                other => return other.map(|count| (count, false)),
             }
         }
-        Ok(0)
+        Ok((0, false))
+    }
+
+    /// Sleeps, unless there is what no descriptor tells of.
+    fn sleep_over(&mut self, timeout: Option<Duration>, beside: &mut dyn Beside) -> io::Result<usize> {
+        let timeout = if beside.may_sleep() { timeout } else { Some(Duration::ZERO) };
+        self.sleep(timeout)
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
@@ -163,6 +200,36 @@ impl Poller {
             }
         }));
         &self.events
+    }
+}
+
+/// What is looked at beside descriptors.
+trait Beside {
+    fn glance(&mut self) -> bool;
+    fn may_sleep(&mut self) -> bool;
+}
+
+struct OfTransport<'a, T>(&'a mut T);
+
+impl<T: Transport> Beside for OfTransport<'_, T> {
+    fn glance(&mut self) -> bool {
+        self.0.glance()
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.0.may_sleep()
+    }
+}
+
+struct Nothing;
+
+impl Beside for Nothing {
+    fn glance(&mut self) -> bool {
+        false
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        true
     }
 }
 

@@ -16,6 +16,7 @@ pub mod map;
 pub mod namespace;
 pub mod processor;
 pub mod socket;
+pub mod words;
 
 use std::io;
 

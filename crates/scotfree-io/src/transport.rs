@@ -7,6 +7,7 @@ use scotfree_core::Nanos;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::path::Path;
 
 /// Where the stamps of a transport are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,76 @@ pub trait Transport {
 
     /// A descriptor to poll: readable when datagrams wait, in error when transmit stamps wait.
     fn poll_fd(&self) -> Option<RawFd>;
+
+    /// Whether datagrams may wait of which the descriptor does not tell, since nobody has said that he sleeps. It looks
+    /// for no longer than a system call takes, and makes none.
+    fn glance(&mut self) -> bool {
+        false
+    }
+
+    /// The caller is about to sleep until the descriptor tells of something; whether it may, since nothing waits. From
+    /// then on until the next [`Transport::rx_burst`] the descriptor tells of everything.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+}
+
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn rx_burst(&mut self, out: &mut RxBurst) -> io::Result<usize> {
+        (**self).rx_burst(out)
+    }
+
+    fn tx_burst(&mut self, packets: &[TxPacket<'_>]) -> io::Result<usize> {
+        (**self).tx_burst(packets)
+    }
+
+    fn tx_stamps(&mut self, out: &mut Vec<(u32, Nanos)>) {
+        (**self).tx_stamps(out);
+    }
+
+    fn mtu(&self) -> usize {
+        (**self).mtu()
+    }
+
+    fn stamps(&self) -> Stamps {
+        (**self).stamps()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        (**self).local_address()
+    }
+
+    fn poll_fd(&self) -> Option<RawFd> {
+        (**self).poll_fd()
+    }
+
+    fn glance(&mut self) -> bool {
+        (**self).glance()
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        (**self).may_sleep()
+    }
+}
+
+/// A transport, or why there is none, in words for the operator.
+pub type Made = Result<Box<dyn Transport>, String>;
+
+/// Makes transports of a kind, which are named `KIND:PLACE`, said without naming what makes them.
+#[derive(Clone, Copy)]
+pub struct TransportMaker {
+    /// The kind.
+    pub kind: &'static str,
+    /// A server's, at this place.
+    pub listen: fn(place: &Path) -> Made,
+    /// A client's of the server there; [`Transport::local_address`] is what the server is called.
+    pub connect: fn(place: &Path) -> Made,
+}
+
+impl std::fmt::Debug for TransportMaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TransportMaker").field(&self.kind).finish()
+    }
 }
 
 /// A reusable buffer of received datagrams.

@@ -568,7 +568,7 @@ impl<T: Transport> ClientRuntime<T> {
         if stalled {
             poller.modify(fd, 0, Interest::ReadWrite)?;
         }
-        poller.wait(timeout)?;
+        poller.wait_for(&mut self.transport, timeout, true)?;
         if stalled {
             poller.modify(fd, 0, Interest::Read)?;
         }

@@ -298,14 +298,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let receives = !self.draining;
         let stalled = self.wants_write();
         let in_flight = self.machine.in_flight();
-        self.ready = self.waits.wait(
-            in_flight,
-            self.transport.poll_fd(),
-            receives,
-            stalled,
-            &self.service,
-            timeout,
-        )?;
+        self.ready =
+            self.waits.wait(in_flight, &mut self.transport, receives, stalled, &self.service, timeout)?;
         Ok(())
     }
 

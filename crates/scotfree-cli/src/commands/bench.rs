@@ -2,6 +2,8 @@
 //!
 //! Invariant: with `--json` standard output has one JSON object and nothing else.
 
+mod ring;
+
 use crate::cli::{Bench, BenchCodec};
 use crate::failure::Failure;
 use crate::out;
@@ -15,6 +17,7 @@ const QUICK_ROUNDS: u32 = 5;
 pub fn run(command: &Bench) -> Result<(), Failure> {
     match command {
         Bench::Codec(flags) => codec(flags),
+        Bench::Ring(flags) => ring::run(flags),
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod client;
 pub mod kv;
 pub mod peer;
+mod place;
 pub mod proxy;
 pub mod server;
 pub mod switch;

@@ -4,7 +4,7 @@
 
 use crate::service::Handler;
 use crate::watched::{watch, Watched};
-use scotfree_io::{Crowd, Interest, Poller, Spin};
+use scotfree_io::{Crowd, Interest, Poller, Spin, Transport};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Waits {
     pub(super) fn wait(
         &mut self,
         in_flight: usize,
-        transport: Option<RawFd>,
+        transport: &mut impl Transport,
         receives: bool,
         stalled: bool,
         service: &impl Handler,
@@ -89,17 +89,22 @@ impl Waits {
             (false, true) => Some(Interest::Write),
             (false, false) => None,
         };
-        self.watch_transport(transport.zip(interest))?;
+        let fd = transport.poll_fd();
+        self.watch_transport(fd.zip(interest))?;
         // A transport that cannot be polled is looked at in short waits.
-        let timeout = match (transport, timeout) {
+        let timeout = match (fd, timeout) {
             (None, timeout) => Some(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(50))),
             (Some(_), timeout) => timeout,
         };
         let looks = self.crowd.are_few(in_flight as u64);
-        let events = self.poller()?.wait_looking(timeout, looks)?;
+        let events = if receives {
+            self.poller()?.wait_for(transport, timeout, looks)?
+        } else {
+            self.poller()?.wait_looking(timeout, looks)?
+        };
         let is_ready = |key| events.iter().any(|event| event.key == key);
         Ok(Ready {
-            transport: transport.is_none() || is_ready(TRANSPORT_KEY),
+            transport: fd.is_none() || is_ready(TRANSPORT_KEY) || (receives && transport.glance()),
             service: is_ready(SERVICE_KEY),
         })
     }

@@ -63,10 +63,11 @@ struct Part {
     rank: u8,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part { name: "kernel", uses: &["scotfree-xdp"], rank: 6 },
     Part { name: "world", uses: &["scotfree-sim", "scotfree-check"], rank: 6 },
     Part { name: "membership", uses: &["scotfree-io"], rank: 6 },
+    Part { name: "transport", uses: &["scotfree-io"], rank: 6 },
     Part { name: "models", uses: &[], rank: 6 },
     Part { name: "service", uses: &["scotfree-io", "scotfree-rpc"], rank: 7 },
 ];

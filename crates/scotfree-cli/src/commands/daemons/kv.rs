@@ -2,6 +2,7 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
+use super::place::Place;
 use super::{
     cluster_key, dead_letters_of, devices, exclude_more, excluded, is_cached, say_excluded, spin_of, take_key,
 };
@@ -12,10 +13,8 @@ use crate::serve::{begin, keep_files_private, say_reload, InForce, Listening, Me
 use crate::settings::{AnswerWhen, Config, Kv};
 use crate::text::Size;
 use scotfree_core::{DeviceId, Nanos};
-use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
-use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{Spin, Waker};
+use scotfree_io::{Spin, Transport, Waker};
 use scotfree_kv::{IndexKind, JournalLimits, KvOptions, KvRecovery, KvService};
 use scotfree_resp::codec::write_error;
 use scotfree_resp::payload::{write_response, ResponseFlags};
@@ -43,7 +42,7 @@ const GATHERED_FOR: Nanos = Nanos::from_millis(1);
 
 /// What the settings mean, all of it there.
 struct Plan {
-    listen: SocketAddr,
+    place: Place,
     log: PathBuf,
     log_bytes: u64,
     index: IndexKind,
@@ -73,7 +72,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let messages = Messages::new("kv", settings.cluster.log_level);
     // The file last: a start that is refused for anything else has not made or touched it.
     let listening = Listening::open(settings.kv.metrics)?;
-    let transport = bind(plan.listen)?;
+    let transport = plan.place.open()?;
     refuse_to_leave_a_group(&plan)?;
     let Opened { mut service, recovery, log_name } = open(&plan)?;
     let teller = messages.clone();
@@ -83,7 +82,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let read_again = waker()?;
     let service = grouped(&plan, service, (&recovery, log_name), &key, &messages, &read_again)?;
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
-    let what = format!("kv {}", plan.listen);
+    let what = format!("kv {}", plan.place);
     say_excluded(&messages, &plan.excluded);
     let exclusions = Exclusions::of(plan.excluded.iter().copied());
     runtime.obey(exclusions.clone());
@@ -159,8 +158,12 @@ pub fn check(kv: &Kv) -> Result<(), Failure> {
 fn plan(kv: &Kv) -> Result<Plan, Failure> {
     let log = required(kv.log.as_ref(), "kv", "log")?;
     let dead_letters = kv.dead_letters.clone().unwrap_or_else(|| dead_letters_of(&log));
+    let place = Place::of("kv", kv.listen.as_ref(), kv.transport.as_deref())?;
+    if place.udp().is_none() {
+        needs_no_address(kv, &place)?;
+    }
     Ok(Plan {
-        listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
+        place,
         devices: devices(&kv.devices)?,
         excluded: excluded(&kv.exclude, &kv.devices)?,
         vouches: is_cached("kv", kv.cache_device, &kv.devices)?,
@@ -170,6 +173,18 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
         dead_letters,
         group: group(kv)?,
     })
+}
+
+/// What others reach over the network has an address.
+fn needs_no_address(kv: &Kv, place: &Place) -> Result<(), Failure> {
+    let other = match (kv.group.is_some(), kv.devices.is_empty()) {
+        (true, _) => "a member of a group (--group) is one that clients of any host reach",
+        (false, false) => "a device (--device) lies on the path of a network",
+        (false, true) => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "{place} is for clients on this machine, and {other}: listen at an address (--listen)"
+    )))
 }
 
 fn group(kv: &Kv) -> Result<Option<Group>, Failure> {
@@ -281,7 +296,7 @@ fn grouped(
         protocol: group.protocol.clone(),
         membership: group.membership.clone(),
         peers: group.peers,
-        clients: plan.listen,
+        clients: plan.place.udp().expect("a member of a group listens at an address"),
         boot: life()?,
         key: key.clone(),
         is_stored_first: group.is_stored_first,
@@ -386,23 +401,22 @@ fn how_it_looks(plan: &Plan, spin_us: Option<u64>) -> Spin {
     }
 }
 
-fn bind(listen: SocketAddr) -> Result<UdpTransport, Failure> {
-    UdpTransport::bind(listen, &UdpConfig::default())
-        .map_err(|error| Failure::tried(format!("listen on UDP {listen}"), &error, after_listening(&error)))
-}
+/// The server's loop, whatever it serves by.
+type Runtime = ServerRuntime<Box<dyn Transport>, Box<dyn Service>>;
 
 fn runtime(
     plan: &Plan,
-    transport: UdpTransport,
+    transport: Box<dyn Transport>,
     service: Box<dyn Service>,
     recovery: &KvRecovery,
     key: ClusterKey,
     kv: &Kv,
-) -> Result<ServerRuntime<UdpTransport, Box<dyn Service>>, Failure> {
+) -> Result<Runtime, Failure> {
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
-    let mut config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
+    let mut config =
+        ServerConfig::new(transport.local_address(), key, recovery.epoch, seed, plan.devices.clone());
     match (&plan.group, plan.devices.is_empty()) {
         // A device's log keeps no identities: what it gives back would be another request than what was sent elsewhere.
         (Some(_), false) => config.extensions = ExtensionSet::KEYS.with(ExtensionSet::OBJECT),

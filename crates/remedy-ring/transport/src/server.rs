@@ -1,0 +1,323 @@
+//! The server's side: all its clients' rings as one transport.
+//!
+//! Invariant: an address names a ring in one life of it: what is sent to a client that is gone reaches no later one.
+
+use crate::bell::Bell;
+use crate::handover::{grant, is_trusted, refuse, HandoverError, RingConfig};
+use crate::region::Region;
+use crate::RingCounters;
+use remedy_ring::{Burst, Notify, Refused, RingServer, Room, Shape};
+use scotfree_core::Nanos;
+use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) const HOW: (Notify, Room) = (Notify::Marks, Room::ByHead);
+/// How often it is looked at the rings between two looks at what needs a system call.
+pub(crate) const GLANCES: u32 = 64;
+/// So often the rings are looked at between two looks at the sockets, unless this side has slept.
+const ATTEND_EVERY: u32 = 64;
+const EVENTS_MAX: usize = 64;
+/// Keys of the poller: the bell, the listening socket, and the client of each ring.
+const BELL: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+/// Of addresses that name rings: a prefix for what is local, with our name in it.
+const PREFIX: [u16; 3] = [0xfd73, 0x636f, 0x7400];
+
+/// What clients of rings call their server.
+pub fn server_address() -> SocketAddr {
+    let [a, b, c] = PREFIX;
+    SocketAddr::from((Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), 1))
+}
+
+/// What a server calls the client of a ring in one of its lives.
+fn address_of(ring: usize, life: u32) -> SocketAddr {
+    let [a, b, c] = PREFIX;
+    let halves = [(life >> 16) as u16, life as u16, (ring >> 16) as u16, ring as u16];
+    SocketAddr::from((Ipv6Addr::new(a, b, c, 1, halves[0], halves[1], halves[2], halves[3]), 1))
+}
+
+/// (ring, life) of a client's address.
+fn ring_at(address: SocketAddr) -> Option<(usize, u32)> {
+    let IpAddr::V6(ip) = address.ip() else { return None };
+    let [a, b, c, one, life_high, life_low, ring_high, ring_low] = ip.segments();
+    let join = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+    ([a, b, c] == PREFIX && one == 1).then(|| (join(ring_high, ring_low) as usize, join(life_high, life_low)))
+}
+
+struct Client {
+    life: u32,
+    bell: Bell,
+    stream: UnixStream,
+}
+
+/// All rings of a server, and the socket where clients ask for one.
+pub struct RingListener {
+    path: PathBuf,
+    listener: UnixListener,
+    region: Region,
+    server: RingServer,
+    bell: Bell,
+    poller: Poller,
+    clients: Vec<Option<Client>>,
+    lives: u32,
+    burst: Burst,
+    /// Clients to be woken when all of a burst is written.
+    asleep: Vec<usize>,
+    has_slept: bool,
+    unattended: u32,
+    counters: RingCounters,
+}
+
+impl RingListener {
+    /// Listens at `path`. A socket that a server left which was killed is taken over.
+    pub fn bind(path: &Path, config: &RingConfig) -> Result<RingListener, HandoverError> {
+        let of_socket = |source: io::Error| HandoverError::Socket { path: path.to_owned(), source };
+        let shape = Shape::new(config.entries, config.entry_bytes)?;
+        make_way(path)?;
+        let region = Region::create(config.rings_max, shape).map_err(HandoverError::Memory)?;
+        let listener = UnixListener::bind(path).map_err(of_socket)?;
+        let prepared = (|| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            let (bell, poller) = (Bell::new()?, Poller::new(EVENTS_MAX)?);
+            poller.add(bell.as_raw_fd(), BELL, Interest::Read)?;
+            poller.add(listener.as_raw_fd(), LISTENER, Interest::Read)?;
+            Ok((bell, poller))
+        })();
+        let (bell, poller) = prepared.map_err(of_socket)?;
+        Ok(RingListener {
+            path: path.to_owned(),
+            listener,
+            server: RingServer::new(config.rings_max, shape, HOW, config.quota),
+            region,
+            bell,
+            poller,
+            clients: (0..config.rings_max).map(|_| None).collect(),
+            lives: 0,
+            burst: Burst::new(),
+            asleep: Vec::new(),
+            has_slept: false,
+            unattended: 0,
+            counters: RingCounters::default(),
+        })
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> RingCounters {
+        self.counters
+    }
+
+    /// How many clients have a ring.
+    pub fn client_count(&self) -> usize {
+        self.server.open_count()
+    }
+
+    /// Looks after whoever comes and goes.
+    fn attend(&mut self) -> io::Result<()> {
+        self.unattended = 0;
+        let keys: Vec<u64> = self.poller.wait(Some(Duration::ZERO))?.iter().map(|event| event.key).collect();
+        for key in keys {
+            match key {
+                BELL => self.bell.hush()?,
+                LISTENER => self.accept()?,
+                ring => self.hear(ring as usize),
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.welcome(stream)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // It has gone again, or there are no descriptors left: others are served on.
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn welcome(&mut self, stream: UnixStream) -> io::Result<()> {
+        let reason = match (is_trusted(&stream), self.server.closed()) {
+            (Err(reason), _) => reason,
+            (Ok(()), None) => {
+                format!("all its {} rings are taken: give it more of them", self.region.rings())
+            }
+            (Ok(()), Some(ring)) => return self.open(ring, stream),
+        };
+        self.counters.refused += 1;
+        refuse(&stream, &reason);
+        Ok(())
+    }
+
+    fn open(&mut self, ring: usize, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let bell = Bell::new()?;
+        self.server.open(&self.region, ring);
+        if grant(&stream, &self.region, ring, [&self.bell, &bell]).is_err() {
+            // Its client has gone already.
+            self.server.close(ring);
+            return Ok(());
+        }
+        self.poller.add(stream.as_raw_fd(), ring as u64, Interest::Read)?;
+        self.lives = self.lives.wrapping_add(1);
+        self.clients[ring] = Some(Client { life: self.lives, bell, stream });
+        self.counters.granted += 1;
+        Ok(())
+    }
+
+    /// A client's socket tells of something: it has ended, or it says what it should not.
+    fn hear(&mut self, ring: usize) {
+        let Some(client) = &self.clients[ring] else { return };
+        let ended = (&client.stream).read(&mut [0; 64]);
+        if !matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+            self.close(ring);
+        }
+    }
+
+    fn close(&mut self, ring: usize) {
+        self.clients[ring] = None;
+        self.server.close(ring);
+    }
+
+    fn send(&mut self, packet: &TxPacket<'_>) {
+        let found = ring_at(packet.to).filter(|(ring, life)| {
+            self.clients.get(*ring).and_then(Option::as_ref).is_some_and(|client| client.life == *life)
+        });
+        let Some((ring, _)) = found else {
+            self.counters.tx_unroutable += 1;
+            return;
+        };
+        match self.server.answer(&self.region, ring, 0, packet.bytes) {
+            Ok(wakes) => {
+                self.counters.tx_packets += 1;
+                if wakes {
+                    self.asleep.push(ring);
+                }
+            }
+            Err(Refused::Full) => self.counters.tx_full += 1,
+            Err(Refused::TooLong { .. }) => self.counters.tx_too_long += 1,
+        }
+    }
+
+    fn wake(&mut self) -> io::Result<()> {
+        for ring in self.asleep.drain(..) {
+            if let Some(client) = &self.clients[ring] {
+                self.counters.wakes += 1;
+                client.bell.ring()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes what a server left that was killed, and nothing else.
+fn make_way(path: &Path) -> Result<(), HandoverError> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err(HandoverError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|source| HandoverError::Socket { path: path.to_owned(), source })
+        }
+        Err(source) => Err(HandoverError::Socket { path: path.to_owned(), source }),
+        Ok(_) => Err(HandoverError::InUse { path: path.to_owned() }),
+    }
+}
+
+impl Transport for RingListener {
+    fn rx_burst(&mut self, out: &mut RxBurst) -> io::Result<usize> {
+        out.clear();
+        if std::mem::take(&mut self.has_slept) {
+            self.server.awake(&self.region);
+            self.attend()?;
+        }
+        self.server.look(&self.region);
+        self.server.take(&self.region, out.burst_max(), &mut self.burst);
+        self.unattended += 1;
+        if self.unattended >= ATTEND_EVERY {
+            self.attend()?;
+        }
+        for (request, bytes) in self.burst.iter() {
+            let Some(client) = &self.clients[request.ring] else { continue };
+            if out.push(address_of(request.ring, client.life), None, bytes) {
+                self.counters.rx_packets += 1;
+            } else {
+                self.counters.rx_truncated += 1;
+            }
+        }
+        for (ring, _) in self.burst.broken() {
+            self.counters.broken += 1;
+            self.clients[*ring] = None;
+        }
+        Ok(out.len())
+    }
+
+    fn tx_burst(&mut self, packets: &[TxPacket<'_>]) -> io::Result<usize> {
+        for packet in packets {
+            self.send(packet);
+        }
+        self.wake()?;
+        Ok(packets.len())
+    }
+
+    fn tx_stamps(&mut self, _out: &mut Vec<(u32, Nanos)>) {}
+
+    fn mtu(&self) -> usize {
+        self.region.shape().payload_bytes()
+    }
+
+    fn stamps(&self) -> Stamps {
+        Stamps::None
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        server_address()
+    }
+
+    fn poll_fd(&self) -> Option<RawFd> {
+        Some(self.poller.as_raw_fd())
+    }
+
+    fn glance(&mut self) -> bool {
+        (0..GLANCES).any(|_| {
+            std::hint::spin_loop();
+            self.server.look(&self.region)
+        })
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        let may_sleep = self.server.may_sleep(&self.region);
+        self.has_slept |= may_sleep;
+        may_sleep
+    }
+}
+
+impl Drop for RingListener {
+    fn drop(&mut self) {
+        // One that cannot be removed is taken over by the next server.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_a_ring_in_one_of_its_lives() {
+        for (ring, life) in [(0, 1), (1_023, 70_000), (65_536, u32::MAX)] {
+            assert_eq!(ring_at(address_of(ring, life)), Some((ring, life)));
+        }
+        let others: [SocketAddr; 2] = [server_address(), SocketAddr::from(([127, 0, 0, 1], 1))];
+        assert_eq!(others.map(ring_at), [None, None]);
+    }
+}

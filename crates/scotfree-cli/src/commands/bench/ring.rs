@@ -1,0 +1,330 @@
+//! `scot bench ring`: what rings cost on this machine, beside UDP over loopback.
+//!
+//! Invariant: both arms of a comparison run in turns in one process, each side on a thread of its own, and what is
+//! compared is the processor time of both.
+
+use crate::cli::BenchRing;
+use crate::failure::Failure;
+use crate::out;
+use remedy_ring_transport::cost::{idle_look_ps, RoundTrips};
+use remedy_ring_transport::{HandoverError, Notify, RingConfig, RingListener, RingTransport};
+use rustix::time::{clock_gettime, ClockId};
+use scotfree_core::{Epoch, KeyHash, Nanos};
+use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_io::{stderr, Spin, Transport};
+use scotfree_rpc::{
+    CallLabel, ClientEvent, ClientOptions, ClientRuntime, Mode, NoopHandler, Request, RequestKind,
+    ServerConfig, ServerOptions, ServerRuntime, SessionHandle, SessionOptions, Stop, Volatile,
+};
+use scotfree_wire::ClusterKey;
+use serde::Serialize;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// The largest number of rings that is required to be cheap.
+const RINGS: usize = 4_096;
+/// How many clients an idle server is measured with.
+const CLIENTS: usize = 1_000;
+const IDLE_FOR: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a side looks before it sleeps, where both look.
+const LOOK: Spin = Spin::UpTo(Nanos::from_millis(1));
+const WINDOW: u32 = 64;
+
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    what: &'static str,
+    value: f64,
+    unit: &'static str,
+    /// At most so much is required.
+    required: Option<f64>,
+}
+
+impl Row {
+    fn is_missed(&self) -> bool {
+        self.required.is_some_and(|required| self.value > required)
+    }
+}
+
+pub(super) fn run(flags: &BenchRing) -> Result<(), Failure> {
+    let measured = measure(flags.count).map_err(|error| {
+        Failure::tried("measure rings", &error, "see ulimit -n, and whether there are two processors")
+    });
+    let mut rows = measured?;
+    rows.sort_by_key(|row| !row.is_missed());
+    if flags.json {
+        out::json(&serde_json::json!({ "rows": rows }));
+    } else {
+        out::text(render(&rows));
+    }
+    Ok(())
+}
+
+fn render(rows: &[Row]) -> String {
+    let line = |row: &Row| {
+        let verdict = match row.required {
+            _ if row.is_missed() => "MISSED",
+            Some(_) => "met",
+            None => "noted",
+        };
+        let required = row.required.map_or(String::new(), |most| format!(", required <= {most}"));
+        format!("  {verdict:<7} {:<12} {}{required}\n", format!("{:.3} {}", row.value, row.unit), row.what)
+    };
+    rows.iter().map(line).collect()
+}
+
+fn measure(count: usize) -> io::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut note = |what, value, unit, required| rows.push(Row { what, value, unit, required });
+    stderr::line(format_args!("rings, both sides looking …"));
+    let one = median(RoundTrips { rings: 1, used: 1, notify: Notify::Marks, bytes: 64, count }.measure()?);
+    note("64 B there and back by a ring, p50", one.0 as f64 / 1_000.0, "us", Some(0.5));
+    let idle = idle_look_ps(RINGS, Notify::Marks, count as u64)? as f64 / 1_000.0;
+    note("a look at 4,096 rings of which none has anything", idle, "ns", Some(150.0));
+    let many = RoundTrips { rings: RINGS, used: 1, notify: Notify::Marks, bytes: 64, count };
+    let many = median(many.measure()?).0 as f64 / one.0 as f64;
+    note("64 B there and back by one ring of 4,096, over that by the only one", many, "x", Some(1.8));
+    let drawn = RoundTrips { rings: RINGS, used: RINGS, notify: Notify::Marks, bytes: 64, count };
+    let drawn = median(drawn.measure()?).0 as f64 / 1_000.0;
+    note("the same by another of 4,096 each time, whose entries no cache has", drawn, "us", None);
+    stderr::line(format_args!("an idle server with {CLIENTS} clients …"));
+    note("processor share of an idle server with 1,000 rings", idle_share()? * 100.0, "%", Some(1.0));
+    stderr::line(format_args!("calls of nothing, by rings and by UDP in turns …"));
+    calls(count, &mut note)?;
+    Ok(rows)
+}
+
+fn median(mut times: Vec<Nanos>) -> Nanos {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn broke(error: HandoverError) -> io::Error {
+    io::Error::other(error)
+}
+
+// ---- a server that does nothing
+
+fn idle_share() -> io::Result<f64> {
+    let folder = Folder::new()?;
+    let config = RingConfig { entries: 16, entry_bytes: 128, ..RingConfig::default() };
+    let server = RingListener::bind(&folder.socket(), &config).map_err(broke)?;
+    let stop = Stop::new()?;
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| serve(server, Spin::WhileItPays, &stop));
+        let connected: io::Result<Vec<RingTransport>> =
+            (0..CLIENTS).map(|_| RingTransport::connect(&folder.socket()).map_err(broke)).collect();
+        let before = processor_time();
+        if connected.is_ok() {
+            thread::sleep(IDLE_FOR);
+        }
+        let spent = processor_time().saturating_sub(before);
+        stop.stop();
+        serving.join().expect("the server ends")?;
+        connected.map(|_| spent.as_secs_f64() / IDLE_FOR.as_secs_f64())
+    })
+}
+
+// ---- calls of nothing
+
+/// How a call is made.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    spin: Spin,
+    outstanding: usize,
+}
+
+const ONE_LOOKING: Manner = Manner { spin: LOOK, outstanding: 1 };
+const MANY: Manner = Manner { spin: LOOK, outstanding: 32 };
+const ONE_SLEEPING: Manner = Manner { spin: Spin::Never, outstanding: 1 };
+/// So often each arm is measured.
+const TURNS: usize = 5;
+
+fn calls(
+    count: usize,
+    note: &mut impl FnMut(&'static str, f64, &'static str, Option<f64>),
+) -> io::Result<()> {
+    let compare = |manner: Manner, count: usize| -> io::Result<(f64, f64)> {
+        let (mut rings, mut udp) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            rings.push(by_rings(manner, count)?);
+            udp.push(by_udp(manner, count)?);
+        }
+        Ok((median_of(rings), median_of(udp)))
+    };
+    let (rings, udp) = compare(ONE_LOOKING, count)?;
+    note(
+        "processor time of both sides for a call of nothing, by a ring over by UDP, both looking",
+        rings / udp,
+        "x",
+        Some(0.35),
+    );
+    note("the same by a ring", rings, "us", None);
+    note("the same by UDP", udp, "us", None);
+    let (rings, udp) = compare(MANY, count)?;
+    note("processor time for a call of nothing, 32 under way, by a ring over by UDP", rings / udp, "x", None);
+    note("the same by a ring", rings, "us", None);
+    note("the same by UDP", udp, "us", None);
+    let (rings, udp) = compare(ONE_SLEEPING, count.min(20_000))?;
+    note(
+        "processor time for a call of nothing, both asleep between calls, by a ring over by UDP",
+        rings / udp,
+        "x",
+        None,
+    );
+    note("the same by a ring", rings, "us", None);
+    note("the same by UDP", udp, "us", None);
+    Ok(())
+}
+
+fn median_of(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn by_rings(manner: Manner, count: usize) -> io::Result<f64> {
+    let folder = Folder::new()?;
+    let server = RingListener::bind(&folder.socket(), &RingConfig::default()).map_err(broke)?;
+    spent(server, || RingTransport::connect(&folder.socket()).map_err(broke), manner, count)
+}
+
+fn by_udp(manner: Manner, count: usize) -> io::Result<f64> {
+    let bind = || {
+        let config = UdpConfig { stamps: false, ..UdpConfig::default() };
+        UdpTransport::bind("127.0.0.1:0".parse().expect("an address"), &config)
+    };
+    spent(bind()?, bind, manner, count)
+}
+
+/// The processor time of both sides for a call, in microseconds.
+fn spent<S: Transport + Send, C: Transport>(
+    server: S,
+    connect: impl FnOnce() -> io::Result<C>,
+    manner: Manner,
+    count: usize,
+) -> io::Result<f64> {
+    let (address, stop) = (server.local_address(), Stop::new()?);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| serve(server, manner.spin, &stop));
+        let asked = connect().and_then(|transport| {
+            let options = ClientOptions {
+                probes: scotfree_rpc::ProbeOptions::OFF,
+                ..ClientOptions::new(address, key())
+            };
+            let mut client = ClientRuntime::new(transport, options);
+            client.spin(manner.spin)?;
+            let asked = SessionOptions { window_asked: WINDOW, ..SessionOptions::default() };
+            let session = client.start_session(asked).map_err(io::Error::other)?;
+            client.wait_open(session, PATIENCE).map_err(io::Error::other)?;
+            call(&mut client, session, manner.outstanding, count / 10)?;
+            let before = processor_time();
+            call(&mut client, session, manner.outstanding, count)?;
+            Ok(processor_time().saturating_sub(before).as_secs_f64() * 1e6 / count as f64)
+        });
+        stop.stop();
+        serving.join().expect("the server ends")?;
+        asked
+    })
+}
+
+fn key() -> ClusterKey {
+    ClusterKey::from_bytes([7; 32])
+}
+
+fn serve(transport: impl Transport, spin: Spin, stop: &Stop) -> io::Result<()> {
+    let config = ServerConfig::new(transport.local_address(), key(), Epoch(1), [1; 16], Vec::new());
+    let options = ServerOptions { spin, probes: scotfree_rpc::ProbeOptions::OFF, ..ServerOptions::default() };
+    let mut server = ServerRuntime::new(transport, Volatile(NoopHandler::new()), config, &[], options);
+    server.run(stop, None).map(drop)
+}
+
+/// Calls so often, with so many under way.
+fn call<T: Transport>(
+    client: &mut ClientRuntime<T>,
+    session: SessionHandle,
+    outstanding: usize,
+    count: usize,
+) -> io::Result<()> {
+    let payload = [7; 64];
+    let request = Request {
+        kind: RequestKind::Read,
+        mode: Mode::Covered,
+        fixed_reply: false,
+        relaxed: true,
+        traced: false,
+        key_hash: KeyHash(0),
+        payload: &payload,
+    };
+    let (mut asked, mut answered) = (0, 0);
+    while answered < count {
+        while asked < count && asked - answered < outstanding {
+            let submitted = client.submit(session, request, CallLabel::new("noop"));
+            submitted.map_err(|error| io::Error::other(format!("no call: {error:?}")))?;
+            asked += 1;
+        }
+        client.turn()?;
+        let before = answered;
+        while let Some(event) = client.next_event() {
+            match event {
+                ClientEvent::Completed { .. } => answered += 1,
+                ClientEvent::Opened { .. } => {}
+                ClientEvent::Closed { reason, .. } => {
+                    return Err(io::Error::other(format!("the session has ended: {reason:?}")));
+                }
+            }
+        }
+        if answered == before {
+            client.wait(Some(PATIENCE))?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder for a socket, which goes with it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Folder> {
+        let mut drawn = [0; 8];
+        getrandom::fill(&mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
+        let path = std::env::temp_dir().join(format!("scot-ring-{:016x}", u64::from_le_bytes(drawn)));
+        std::fs::create_dir(&path)?;
+        Ok(Folder(path))
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        Path::new(&self.0).join("ring")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of an empty folder is in the way of nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_stands_first_and_says_what_is_required() {
+        let rows = [
+            Row { what: "slow", value: 2.0, unit: "us", required: Some(1.0) },
+            Row { what: "known", value: 2.0, unit: "us", required: None },
+            Row { what: "quick", value: 0.5, unit: "us", required: Some(1.0) },
+        ];
+        let text = render(&rows);
+        assert!(text.contains("MISSED  2.000 us     slow, required <= 1\n"), "{text}");
+        assert!(text.contains("noted   2.000 us     known\n") && text.contains("met     0.500 us     quick"));
+        assert!(rows[0].is_missed() && !rows[1].is_missed() && !rows[2].is_missed());
+    }
+}
