@@ -13,6 +13,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-wire", 1),
     ("scotfree-check", 1),
     ("scotfree-cache", 2),
+    ("scotfree-store", 2),
     ("scotfree-state", 2),
     ("scotfree-retrieval", 1),
     ("scotfree-study", 2),
