@@ -100,7 +100,8 @@ pub(crate) fn unsealed(word: u64) -> (u32, usize) {
     (word as u32, (word >> 32) as usize)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

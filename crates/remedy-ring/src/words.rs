@@ -38,7 +38,8 @@ pub(crate) fn read(words: &[AtomicU64], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
