@@ -100,8 +100,8 @@ pub(crate) fn unsealed(word: u64) -> (u32, usize) {
     (word as u32, (word >> 32) as usize)
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -38,8 +38,8 @@ pub(crate) fn read(words: &[AtomicU64], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-#[cfg(test)]
 #[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
