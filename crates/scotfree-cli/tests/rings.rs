@@ -23,6 +23,8 @@ const SECRET: [u8; 32] = [9; 32];
 /// A server in a folder of its own.
 struct Stand {
     folder: Scratch,
+    /// How many files the server may have open.
+    files_max: u32,
     server: Option<Child>,
 }
 
@@ -32,7 +34,7 @@ impl Stand {
         let key = folder.path().join("key");
         fs::write(&key, scotfree_core::to_hex(&SECRET)).expect("the folder is ours");
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("the file is ours");
-        Stand { folder, server: None }
+        Stand { folder, files_max: 1_024, server: None }
     }
 
     fn socket(&self) -> PathBuf {
@@ -40,8 +42,9 @@ impl Stand {
     }
 
     fn command(&self, more: &[&str]) -> Command {
-        let mut command = Command::new(SCOT);
-        command.current_dir(self.folder.path()).args(["kv", "--log", "kv.wal", "--log-size", "8M"]);
+        let mut command = Command::new("prlimit");
+        command.current_dir(self.folder.path()).arg(format!("--nofile={0}:{0}", self.files_max)).arg(SCOT);
+        command.args(["kv", "--log", "kv.wal", "--log-size", "8M"]);
         command.args(["--key-file", "key", "--transport", "ring:kv.ring"]).args(more);
         command
     }
@@ -153,6 +156,26 @@ fn what_has_no_place_beside_rings_is_refused_with_the_reason() {
     let output = command.args(["--transport", &there]).output().expect("scot is there");
     assert!(String::from_utf8_lossy(&output.stderr).contains("another server listens there"));
     assert!(!second.folder.path().join("kv.wal").exists(), "a start that is refused makes no log");
+}
+
+#[test]
+fn a_server_without_descriptors_says_so_serves_on_and_takes_clients_again() {
+    let mut stand = Stand::new("rings-files");
+    stand.files_max = 40;
+    stand.start();
+    let mut clients = Vec::new();
+    let refused = loop {
+        match RingTransport::connect(&stand.socket()) {
+            Ok(client) => clients.push(client),
+            Err(refused) => break refused.to_string(),
+        }
+        assert!(clients.len() < 40, "each takes two of 40");
+    };
+    assert!(refused.contains("it has no descriptors left: raise its ulimit -n"), "{refused}");
+    assert!(clients.len() > 5, "{} clients", clients.len());
+    drop(clients);
+    assert!(wait_until(PATIENCE, || RingTransport::connect(&stand.socket()).is_ok()));
+    assert_eq!(answers(&mut stand.client(), &[&[b"SET", b"a", b"1"]]), [b"+OK\r\n"]);
 }
 
 /// The file system keeps others out; where it does not, the server does.

@@ -7,6 +7,7 @@ use crate::handover::{grant, is_trusted, refuse, HandoverError, RingConfig};
 use crate::region::Region;
 use crate::RingCounters;
 use remedy_ring::{Burst, Notify, Refused, RingServer, Room, Shape};
+use rustix::io::Errno;
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
 use std::fs;
@@ -29,6 +30,12 @@ const BELL: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 /// Of addresses that name rings: a prefix for what is local, with our name in it.
 const PREFIX: [u16; 3] = [0xfd73, 0x636f, 0x7400];
+
+const NO_DESCRIPTORS: &str = "it has no descriptors left: raise its ulimit -n";
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(code) if code == Errno::MFILE.raw_os_error() || code == Errno::NFILE.raw_os_error())
+}
 
 /// What clients of rings call their server.
 pub fn server_address() -> SocketAddr {
@@ -61,6 +68,8 @@ struct Client {
 pub struct RingListener {
     path: PathBuf,
     listener: UnixListener,
+    /// A descriptor that is given up where there are no more, to tell a client so.
+    spare: Option<Bell>,
     region: Region,
     server: RingServer,
     bell: Bell,
@@ -86,15 +95,16 @@ impl RingListener {
         let prepared = (|| {
             fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
-            let (bell, poller) = (Bell::new()?, Poller::new(EVENTS_MAX)?);
+            let (bell, spare, poller) = (Bell::new()?, Bell::new()?, Poller::new(EVENTS_MAX)?);
             poller.add(bell.as_raw_fd(), BELL, Interest::Read)?;
             poller.add(listener.as_raw_fd(), LISTENER, Interest::Read)?;
-            Ok((bell, poller))
+            Ok((bell, spare, poller))
         })();
-        let (bell, poller) = prepared.map_err(of_socket)?;
+        let (bell, spare, poller) = prepared.map_err(of_socket)?;
         Ok(RingListener {
             path: path.to_owned(),
             listener,
+            spare: Some(spare),
             server: RingServer::new(config.rings_max, shape, HOW, config.quota),
             region,
             bell,
@@ -126,51 +136,70 @@ impl RingListener {
         for key in keys {
             match key {
                 BELL => self.bell.hush()?,
-                LISTENER => self.accept()?,
+                LISTENER => self.accept(),
                 ring => self.hear(ring as usize),
             }
         }
         Ok(())
     }
 
-    fn accept(&mut self) -> io::Result<()> {
+    fn accept(&mut self) {
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => self.welcome(stream)?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // It has gone again, or there are no descriptors left: others are served on.
-                Err(_) => return Ok(()),
+                Ok((stream, _)) => self.welcome(stream),
+                Err(error) if is_out_of_descriptors(&error) => {
+                    // Whoever is left waiting would keep the socket readable, and this loop awake: with the spare one
+                    // he is told instead.
+                    if self.spare.take().is_none() {
+                        return;
+                    }
+                    if let Ok((stream, _)) = self.listener.accept() {
+                        self.refuse(&stream, NO_DESCRIPTORS);
+                    }
+                    self.spare = Bell::new().ok();
+                }
+                // Nobody waits, or who did has gone again.
+                Err(_) => return,
             }
         }
     }
 
-    fn welcome(&mut self, stream: UnixStream) -> io::Result<()> {
-        let reason = match (is_trusted(&stream), self.server.closed()) {
-            (Err(reason), _) => reason,
+    fn welcome(&mut self, stream: UnixStream) {
+        match (is_trusted(&stream), self.server.closed()) {
+            (Err(reason), _) => self.refuse(&stream, &reason),
             (Ok(()), None) => {
-                format!("all its {} rings are taken: give it more of them", self.region.rings())
+                let rings = self.region.rings();
+                self.refuse(&stream, &format!("all its {rings} rings are taken: give it more of them"));
             }
-            (Ok(()), Some(ring)) => return self.open(ring, stream),
-        };
-        self.counters.refused += 1;
-        refuse(&stream, &reason);
-        Ok(())
+            (Ok(()), Some(ring)) => match self.prepare(ring, &stream) {
+                Ok(bell) => self.open(ring, stream, bell),
+                Err(_) => self.refuse(&stream, NO_DESCRIPTORS),
+            },
+        }
     }
 
-    fn open(&mut self, ring: usize, stream: UnixStream) -> io::Result<()> {
+    fn refuse(&mut self, stream: &UnixStream, reason: &str) {
+        self.counters.refused += 1;
+        refuse(stream, reason);
+    }
+
+    /// What a client's ring needs beside its memory.
+    fn prepare(&mut self, ring: usize, stream: &UnixStream) -> io::Result<Bell> {
         stream.set_nonblocking(true)?;
         let bell = Bell::new()?;
+        self.poller.add(stream.as_raw_fd(), ring as u64, Interest::Read)?;
+        Ok(bell)
+    }
+
+    fn open(&mut self, ring: usize, stream: UnixStream, bell: Bell) {
         self.server.open(&self.region, ring);
         if grant(&stream, &self.region, ring, [&self.bell, &bell]).is_err() {
             // Its client has gone already.
-            self.server.close(ring);
-            return Ok(());
+            return self.server.close(ring);
         }
-        self.poller.add(stream.as_raw_fd(), ring as u64, Interest::Read)?;
         self.lives = self.lives.wrapping_add(1);
         self.clients[ring] = Some(Client { life: self.lives, bell, stream });
         self.counters.granted += 1;
-        Ok(())
     }
 
     /// A client's socket tells of something: it has ended, or it says what it should not.
