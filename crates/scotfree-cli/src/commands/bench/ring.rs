@@ -6,6 +6,7 @@
 use crate::cli::BenchRing;
 use crate::failure::Failure;
 use crate::out;
+use crate::serve::open_files_max;
 use remedy_ring_transport::cost::{idle_look_ps, RoundTrips};
 use remedy_ring_transport::{HandoverError, Notify, RingConfig, RingListener, RingTransport};
 use rustix::time::{clock_gettime, ClockId};
@@ -49,6 +50,7 @@ impl Row {
 }
 
 pub(super) fn run(flags: &BenchRing) -> Result<(), Failure> {
+    open_files_max();
     let measured = measure(flags.count).map_err(|error| {
         Failure::tried("measure rings", &error, "see ulimit -n, and whether there are two processors")
     });

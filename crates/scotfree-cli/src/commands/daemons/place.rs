@@ -2,6 +2,7 @@
 
 use crate::failure::{required, Failure};
 use crate::registry::TRANSPORTS;
+use crate::serve::open_files_max;
 use crate::text::Address;
 use scotfree_io::advice::after_listening;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -55,7 +56,11 @@ impl Place {
                 };
                 Ok(Box::new(transport.map_err(failed)?))
             }
-            Place::Made(maker, path) => (maker.listen)(path).map_err(Failure::environment),
+            Place::Made(maker, path) => {
+                // Its clients take descriptors, which those of UDP do not.
+                open_files_max();
+                (maker.listen)(path).map_err(Failure::environment)
+            }
         }
     }
 }
