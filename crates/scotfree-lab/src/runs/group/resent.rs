@@ -38,7 +38,6 @@ fn measure(site: &Site<'_>, settings: &Settings, seed: u64) -> Result<Measured, 
         ("differing", report.differing),
         ("refused", report.refused),
         ("put_off", report.put_off),
-        ("put_off", report.put_off),
         ("lost", report.requests.saturating_sub(report.counted)),
         ("doubled", report.counted.saturating_sub(report.requests)),
         // That members were asked what they knew.
