@@ -51,6 +51,11 @@ impl RingClient {
         }
     }
 
+    /// Which it is.
+    pub fn ring(&self) -> usize {
+        self.ring
+    }
+
     /// Breaks a rule, for a test that has to find it.
     #[cfg(feature = "planted-faults")]
     pub fn plant(&mut self, fault: crate::Fault) {

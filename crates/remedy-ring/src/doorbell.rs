@@ -27,7 +27,8 @@ impl<'a> Doorbell<'a> {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// After something was written: whether the other side has to be woken, which is so once for each sleep.
+    /// After something was written: whether the other side has to be woken. Several may write to it: each wakes it until
+    /// it says that it is awake, so that one which stops between its look and its call holds up nobody.
     pub fn must_wake(self) -> bool {
         fence(Ordering::SeqCst);
         self.must_wake_behind_fence()
@@ -35,6 +36,11 @@ impl<'a> Doorbell<'a> {
 
     /// The same where a full fence lies behind what was written already.
     pub fn must_wake_behind_fence(self) -> bool {
-        self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
+        self.0.load(Ordering::Relaxed) == 1
+    }
+
+    /// The same where nobody else wakes the other side: once for each sleep.
+    pub fn wakes_alone(self) -> bool {
+        self.must_wake() && self.0.swap(0, Ordering::AcqRel) == 1
     }
 }

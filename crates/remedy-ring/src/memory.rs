@@ -5,7 +5,7 @@
 
 use crate::shape::Shape;
 use crate::tracker::MARKED;
-use crate::words::{AtomicU32, AtomicU64};
+use crate::words::{AtomicU32, AtomicU64, Ordering};
 
 /// 32-bit words between two words of different writers: a line of the cache.
 pub(crate) const LINE: usize = 16;
@@ -32,6 +32,9 @@ pub trait Memory {
 
     /// How far the server has read the requests of a ring, where no answers say it.
     fn requests_read(&self, ring: usize) -> &AtomicU32;
+
+    /// Makes all words of the ring's entries zero, as they are before anybody has used them.
+    fn forget(&self, ring: usize);
 
     /// The ring's requests.
     fn requests(&self, ring: usize) -> &[AtomicU64];
@@ -101,6 +104,12 @@ impl Memory for HeapMemory {
 
     fn requests_read(&self, ring: usize) -> &AtomicU32 {
         &self.read[(2 * ring + 1) * LINE]
+    }
+
+    fn forget(&self, ring: usize) {
+        for word in self.requests(ring).iter().chain(self.responses(ring)) {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 
     fn requests(&self, ring: usize) -> &[AtomicU64] {

@@ -11,6 +11,7 @@ use crate::shape::Shape;
 use crate::tracker::{Ready, Seen};
 use crate::words::Ordering;
 use crate::writer::{Refused, Writer};
+use std::collections::VecDeque;
 
 /// How clients say that they have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,9 @@ pub struct RingServer {
     room: Room,
     quota: usize,
     rings: Vec<Option<Served>>,
+    /// Rings that are not open, the one that was closed longest ago first: who still writes to a ring that was closed
+    /// under him is in the way of nobody for as long as possible.
+    closed: VecDeque<usize>,
     ready: Ready,
     seen: Seen,
     planted: Option<Fault>,
@@ -107,9 +111,9 @@ impl RingServer {
     /// Of so many rings, none of which is open, that are visited for up to `quota` requests at a time.
     pub fn new(rings: usize, shape: Shape, (notify, room): (Notify, Room), quota: usize) -> RingServer {
         assert!(quota > 0, "a visit takes at least one request");
-        let all = (0..rings).map(|_| None).collect();
+        let (all, closed) = ((0..rings).map(|_| None).collect(), (0..rings).collect());
         let (ready, seen) = (Ready::new(rings), Seen::new(rings));
-        RingServer { shape, notify, room, quota, rings: all, ready, seen, planted: None }
+        RingServer { shape, notify, room, quota, rings: all, closed, ready, seen, planted: None }
     }
 
     /// Breaks a rule, in what is opened from now on, for a test that has to find it.
@@ -121,8 +125,7 @@ impl RingServer {
     /// Serves a ring from now on, and makes its memory that of a ring which nobody has used. Nobody else may write
     /// there at that moment.
     pub fn open(&mut self, memory: &impl Memory, ring: usize) {
-        let words = memory.requests(ring).iter().chain(memory.responses(ring));
-        words.for_each(|word| word.store(0, Ordering::Relaxed));
+        memory.forget(ring);
         memory.pointers()[ring].store(0, Ordering::Relaxed);
         memory.responses_read(ring).store(0, Ordering::Relaxed);
         memory.requests_read(ring).store(0, Ordering::Relaxed);
@@ -130,7 +133,9 @@ impl RingServer {
         let (requests, responses) = (Reader::new(self.shape), Writer::new(self.shape));
         let mut served = Served { requests, responses };
         self.break_rules(&mut served);
-        self.rings[ring] = Some(served);
+        if self.rings[ring].replace(served).is_none() {
+            self.closed.retain(|closed| *closed != ring);
+        }
         self.seen.forget(ring);
         self.ready.use_ring(ring, true);
     }
@@ -148,18 +153,30 @@ impl RingServer {
 
     /// Serves it no longer: its client is gone.
     pub fn close(&mut self, ring: usize) {
-        self.rings[ring] = None;
+        if self.rings[ring].take().is_some() {
+            self.closed.push_back(ring);
+        }
         self.ready.use_ring(ring, false);
     }
 
-    /// A ring that is not open, if there is one.
+    /// The ring that was closed longest ago, or was never open, if there is one.
     pub fn closed(&self) -> Option<usize> {
-        self.rings.iter().position(Option::is_none)
+        self.closed.front().copied()
+    }
+
+    /// Has a ring visited that nobody may announce any more; whether a request lies in it.
+    pub fn look_into(&mut self, memory: &impl Memory, ring: usize) -> bool {
+        let Some(served) = &self.rings[ring] else { return false };
+        let has_some = served.requests.is_ready(memory.requests(ring));
+        if has_some {
+            self.ready.add(ring / u64::BITS as usize, 1 << (ring % u64::BITS as usize));
+        }
+        has_some
     }
 
     /// How many rings are open.
     pub fn open_count(&self) -> usize {
-        self.rings.iter().flatten().count()
+        self.rings.len() - self.closed.len()
     }
 
     /// Looks for rings that have something; whether any has.
@@ -238,7 +255,7 @@ impl RingServer {
             served.responses.free_until(memory.responses_read(ring).load(Ordering::Acquire));
         }
         served.responses.write(memory.responses(ring), index, response)?;
-        Ok(Doorbell::at(memory.client_sleeps(ring)).must_wake())
+        Ok(Doorbell::at(memory.client_sleeps(ring)).wakes_alone())
     }
 
     /// Says that the server is about to sleep, and looks once more: whether it may.

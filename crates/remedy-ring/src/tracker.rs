@@ -166,7 +166,7 @@ impl Ready {
         taken
     }
 
-    fn add(&mut self, word: usize, bits: u64) {
+    pub(crate) fn add(&mut self, word: usize, bits: u64) {
         self.bits[word] |= bits & self.used[word];
     }
 

@@ -122,7 +122,7 @@ impl Poller {
         beside: &mut dyn Beside,
     ) -> io::Result<&[Event]> {
         let count = if !looks || self.looking.is_never() || timeout == Some(Duration::ZERO) {
-            self.sleep_over(timeout, beside)?
+            self.sleep_over(timeout, beside)?.0
         } else {
             self.look_then_sleep(timeout, beside)?
         };
@@ -131,12 +131,12 @@ impl Poller {
 
     fn look_then_sleep(&mut self, timeout: Option<Duration>, beside: &mut dyn Beside) -> io::Result<usize> {
         let began = now_monotonic();
-        let (mut count, is_there) = self.look(began, timeout, beside)?;
+        let (mut count, mut is_there) = self.look(began, timeout, beside)?;
         let in_vain = count == 0 && !is_there;
         if in_vain {
             let left =
                 timeout.map(|span| span.saturating_sub(Duration::from_nanos(now_monotonic().since(began).0)));
-            count = self.sleep_over(left, beside)?;
+            (count, is_there) = self.sleep_over(left, beside)?;
         }
         let now = now_monotonic();
         // A time that is over would have come as late without sleeping.
@@ -168,10 +168,15 @@ impl Poller {
         Ok((0, false))
     }
 
-    /// Sleeps, unless there is what no descriptor tells of.
-    fn sleep_over(&mut self, timeout: Option<Duration>, beside: &mut dyn Beside) -> io::Result<usize> {
-        let timeout = if beside.may_sleep() { timeout } else { Some(Duration::ZERO) };
-        self.sleep(timeout)
+    /// Sleeps, unless there is what no descriptor tells of; how many descriptors are ready, and whether there was that.
+    fn sleep_over(
+        &mut self,
+        timeout: Option<Duration>,
+        beside: &mut dyn Beside,
+    ) -> io::Result<(usize, bool)> {
+        let may_sleep = beside.may_sleep();
+        let count = self.sleep(if may_sleep { timeout } else { Some(Duration::ZERO) })?;
+        Ok((count, !may_sleep))
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
@@ -213,7 +218,10 @@ struct OfTransport<'a, T>(&'a mut T);
 
 impl<T: Transport> Beside for OfTransport<'_, T> {
     fn glance(&mut self) -> bool {
-        self.0.glance()
+        (0..self.0.glances()).any(|_| {
+            std::hint::spin_loop();
+            self.0.glance()
+        })
     }
 
     fn may_sleep(&mut self) -> bool {
@@ -344,6 +352,29 @@ impl AsRawFd for Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A transport that always has something, of which no descriptor tells.
+    struct Full;
+
+    impl Beside for Full {
+        fn glance(&mut self) -> bool {
+            false
+        }
+
+        fn may_sleep(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_is_there_already_is_a_short_wait() {
+        let mut poller = Poller::new(1).expect("a poller");
+        poller.spin(Spin::UpTo(Nanos::from_micros(200)));
+        for _ in 0..10 {
+            assert!(poller.wait_with(None, true, &mut Full).expect("it waits").is_empty());
+        }
+        assert!(poller.looking.time() > Nanos(0), "waits so short would have been worth a look");
+    }
 
     #[test]
     fn a_poller_that_spins_finds_events_and_ends_in_time() {

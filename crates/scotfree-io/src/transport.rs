@@ -59,13 +59,23 @@ pub trait Transport {
     /// A descriptor to poll: readable when datagrams wait, in error when transmit stamps wait.
     fn poll_fd(&self) -> Option<RawFd>;
 
-    /// Whether datagrams may wait of which the descriptor does not tell, since nobody has said that he sleeps. It looks
-    /// for no longer than a system call takes, and makes none.
+    /// What has happened so far, by name, where nothing else says it.
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// How often [`Transport::glance`] is worth its while between two looks at descriptors, which cost a system call.
+    fn glances(&self) -> u32 {
+        0
+    }
+
+    /// Whether datagrams wait of which the descriptor does not tell, since nobody has said that he sleeps: one look,
+    /// without a system call.
     fn glance(&mut self) -> bool {
         false
     }
 
-    /// The caller is about to sleep until the descriptor tells of something; whether it may, since nothing waits. From
+    /// The caller is about to sleep until [`Transport::poll_fd`] tells of something; whether it may, since nothing waits. From
     /// then on until the next [`Transport::rx_burst`] the descriptor tells of everything.
     fn may_sleep(&mut self) -> bool {
         true
@@ -99,6 +109,14 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn poll_fd(&self) -> Option<RawFd> {
         (**self).poll_fd()
+    }
+
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        (**self).events()
+    }
+
+    fn glances(&self) -> u32 {
+        (**self).glances()
     }
 
     fn glance(&mut self) -> bool {

@@ -575,7 +575,14 @@ impl<T: Transport> ClientRuntime<T> {
         Ok(())
     }
 
-    /// What to watch in another loop: readable or in error means [`ClientRuntime::turn`].
+    /// Says that the caller is about to sleep on [`ClientRuntime::poll_fd`]; false if it is to turn at once, since
+    /// something has come of which that does not tell.
+    pub fn may_sleep(&mut self) -> bool {
+        self.transport.may_sleep()
+    }
+
+    /// What to watch in another loop: readable or in error means [`ClientRuntime::turn`]. Before each sleep on it ask
+    /// [`ClientRuntime::may_sleep`].
     pub fn poll_fd(&self) -> Option<RawFd> {
         self.transport.poll_fd()
     }

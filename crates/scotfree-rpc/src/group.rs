@@ -327,7 +327,13 @@ impl<T: Transport> GroupClient<T> {
         })
     }
 
-    /// What to watch in another loop: readable or in error means [`GroupClient::turn`].
+    /// Says that the caller is about to sleep on [`GroupClient::poll_fd`]; false if it is to turn at once.
+    pub fn may_sleep(&mut self) -> bool {
+        self.runtime.may_sleep()
+    }
+
+    /// What to watch in another loop: readable or in error means [`GroupClient::turn`]. Before each sleep on it ask
+    /// [`GroupClient::may_sleep`].
     pub fn poll_fd(&self) -> Option<RawFd> {
         self.runtime.poll_fd()
     }

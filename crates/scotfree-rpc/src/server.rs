@@ -13,7 +13,7 @@ mod waits;
 pub use exclusions::{exclusion_notice, Exclusions};
 pub use stop::Stop;
 
-use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
+use crate::metrics::{Health, MetricKind, MetricsBoard, MetricsText, PublishTimes};
 use crate::outbox::{flush, next_own, Flushed};
 use crate::peek::{peek_stamped, peek_traced, Peek};
 use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable, UsualDelay};
@@ -204,8 +204,25 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     pub fn publish(&self, board: &MetricsBoard, text: &mut MetricsText) {
         text.clear();
         self.metrics().write(text);
+        self.write_events(text);
         self.service.write_metrics(text);
         board.publish(text, self.health());
+    }
+
+    fn write_events(&self, text: &mut MetricsText) {
+        let events = self.transport.events();
+        if events.is_empty() {
+            return;
+        }
+        let name = "scotfree_transport_events_total";
+        text.family(
+            MetricKind::Counter,
+            name,
+            "What has happened at the transport that takes the place of UDP.",
+        );
+        for (event, count) in events {
+            text.sample(name, &[("event", event)], count);
+        }
     }
 
     /// Whether requests are executed, and if not why.

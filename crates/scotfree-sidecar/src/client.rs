@@ -321,7 +321,8 @@ impl ClientSidecar {
         let drain = self.drain.as_ref().map_or(Nanos::MAX, Drain::until);
         let timer = timer.min(self.look_at).min(drain);
         let mut ready = [None; 64];
-        let time = Some(Duration::from_nanos(timer.since(now).0));
+        let time = if self.runtime.may_sleep() { timer.since(now) } else { Nanos(0) };
+        let time = Some(Duration::from_nanos(time.0));
         let looks = self.crowd.are_few(self.connections.fronts.under_way());
         let events = self.poller.wait_looking(time, looks)?;
         // The rest is reported again by the next wait.

@@ -5,7 +5,7 @@ use crate::handover::{ask, Granted, HandoverError};
 use crate::region::Region;
 use crate::server::{server_address, GLANCES, HOW};
 use crate::RingCounters;
-use remedy_ring::{Refused, RingClient};
+use remedy_ring::{announce_marked, Memory as _, Refused, RingClient};
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
 use std::io::{self, ErrorKind, Read};
@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const BELL: u64 = 0;
@@ -31,6 +32,8 @@ pub struct RingTransport {
     bytes: Vec<u8>,
     has_slept: bool,
     unattended: u32,
+    /// The server is gone: what is written reaches nobody, and maybe the ring's next client.
+    is_gone: bool,
     counters: RingCounters,
 }
 
@@ -45,7 +48,7 @@ impl RingTransport {
             poller.add(stream.as_raw_fd(), SERVER, Interest::Read)?;
             Ok(poller)
         })();
-        let poller = poller.map_err(|source| HandoverError::Socket { path: path.to_owned(), source })?;
+        let poller = poller.map_err(|source| HandoverError::Connect { path: path.to_owned(), source })?;
         let (bytes, counters) = (Vec::new(), RingCounters::default());
         Ok(RingTransport {
             region,
@@ -57,8 +60,17 @@ impl RingTransport {
             bytes,
             has_slept: false,
             unattended: 0,
+            is_gone: false,
             counters,
         })
+    }
+
+    /// Writes what no client writes, for a test that has to see what becomes of others.
+    #[doc(hidden)]
+    pub fn spoil(&self) {
+        let ring = self.client.ring();
+        self.region.requests(ring)[0].store(1 | u64::from(u32::MAX) << 32, Ordering::Release);
+        announce_marked(self.region.pointers(), self.region.marks(), ring, 1);
     }
 
     /// What has happened so far.
@@ -110,8 +122,10 @@ impl Transport for RingTransport {
         }
         self.take(out)?;
         self.unattended += 1;
-        let is_due = has_slept || self.unattended >= ATTEND_EVERY;
-        if is_due && self.attend()? {
+        if has_slept || self.unattended >= ATTEND_EVERY {
+            self.is_gone = self.is_gone || self.attend()?;
+        }
+        if self.is_gone {
             // What it has said before its end counts.
             self.take(out)?;
             if out.is_empty() {
@@ -124,7 +138,7 @@ impl Transport for RingTransport {
 
     fn tx_burst(&mut self, packets: &[TxPacket<'_>]) -> io::Result<usize> {
         for packet in packets {
-            if packet.to != server_address() {
+            if packet.to != server_address() || self.is_gone {
                 self.counters.tx_unroutable += 1;
                 continue;
             }
@@ -159,11 +173,16 @@ impl Transport for RingTransport {
         Some(self.poller.as_raw_fd())
     }
 
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        self.counters.events()
+    }
+
+    fn glances(&self) -> u32 {
+        GLANCES
+    }
+
     fn glance(&mut self) -> bool {
-        (0..GLANCES).any(|_| {
-            std::hint::spin_loop();
-            self.client.is_ready(&self.region)
-        })
+        self.client.is_ready(&self.region)
     }
 
     fn may_sleep(&mut self) -> bool {

@@ -9,6 +9,7 @@ use scotfree_io::{now_monotonic, processor};
 use std::hint::{black_box, spin_loop};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 const QUOTA: usize = 32;
@@ -42,9 +43,14 @@ impl RoundTrips {
             (0..self.rings).map(|ring| RingClient::new(ring, shape, how)).collect();
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let serving = scope.spawn(|| serve(&mut server, &region, &is_over));
-            // A thread of its own, so that the caller stays on no processor.
-            let asking = scope.spawn(|| processor::stay_on(0).and_then(|()| self.ask(&mut clients, &region)));
+            // Threads of their own, so that the caller stays on no processor; and nobody asks a server that has none.
+            let (say, hear) = mpsc::channel();
+            let (server, clients, region, is_over) = (&mut server, &mut clients, &region, &is_over);
+            let serving = scope.spawn(move || serve(server, region, is_over, &say));
+            let asking = scope.spawn(move || match hear.recv() {
+                Ok(()) => processor::stay_on(0).and_then(|()| self.ask(clients, region)),
+                Err(_) => Ok(Vec::new()),
+            });
             let asked = asking.join().expect("the client ends");
             is_over.store(true, Ordering::Relaxed);
             serving.join().expect("the server ends")?;
@@ -75,8 +81,14 @@ impl RoundTrips {
     }
 }
 
-fn serve(server: &mut RingServer, region: &Region, is_over: &AtomicBool) -> io::Result<()> {
+fn serve(
+    server: &mut RingServer,
+    region: &Region,
+    is_over: &AtomicBool,
+    is_there: &mpsc::Sender<()>,
+) -> io::Result<()> {
     processor::stay_on(1)?;
+    is_there.send(()).map_err(io::Error::other)?;
     let mut burst = Burst::new();
     while !is_over.load(Ordering::Relaxed) {
         if !server.look(region) {

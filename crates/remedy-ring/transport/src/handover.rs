@@ -8,8 +8,8 @@ use crate::region::Region;
 use remedy_ring::{Shape, ShapeError};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg, socket_with, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use rustix::process::geteuid;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -56,9 +56,17 @@ pub enum HandoverError {
     /// Such rings there cannot be.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Nobody listens there, or it cannot be listened to.
-    #[error("{}: {source}{}", path.display(), advice(source))]
-    Socket {
+    /// It cannot be listened there.
+    #[error("{}: {source}{}", path.display(), advice_to_server(source))]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Nobody listens there, or does not let anybody in.
+    #[error("{}: {source}{}", path.display(), advice_to_client(source))]
+    Connect {
         /// The socket.
         path: PathBuf,
         /// What the system says.
@@ -90,17 +98,57 @@ pub enum HandoverError {
         /// The socket.
         path: PathBuf,
     },
-    /// The memory is not what it should be.
-    #[error("the memory of the rings: {0}")]
-    Memory(#[source] io::Error),
+    /// The server has closed the connection without a word.
+    #[error("{}: what listens there has closed the connection without an answer: see what it says", path.display())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// There is no memory, or it is not what it should be.
+    #[error("the memory of the rings: {source}{}", advice_on_memory(source))]
+    Memory {
+        /// What the system says.
+        source: io::Error,
+    },
 }
 
-fn advice(error: &io::Error) -> &'static str {
+fn advice_to_server(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => ": make its folder first",
+        ErrorKind::PermissionDenied => ": this user may not write in its folder: choose another",
+        ErrorKind::InvalidInput => ": the name of a socket has at most 107 bytes: choose a shorter one",
+        _ => "",
+    }
+}
+
+fn advice_to_client(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => ": no server listens there: start it first",
         ErrorKind::PermissionDenied => ": rings are shared with processes of the same user alone",
+        ErrorKind::InvalidInput => ": the name of a socket has at most 107 bytes",
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => ": the server does not answer: was it stopped?",
         _ => "",
     }
+}
+
+fn advice_on_memory(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::OutOfMemory | ErrorKind::FileTooLarge => {
+            ": rings want 1 GiB of addresses, of which they use little: see ulimit -v and ulimit -f"
+        }
+        _ => "",
+    }
+}
+
+/// Connects without waiting: a server that was stopped takes nobody, and would keep us for ever.
+pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// What a client gets.
@@ -175,8 +223,9 @@ pub(crate) fn refuse(stream: &UnixStream, reason: &str) {
 
 /// Asks the server that listens at `path` for a ring.
 pub(crate) fn ask(path: &Path) -> Result<Granted, HandoverError> {
-    let of_socket = |source: io::Error| HandoverError::Socket { path: path.to_owned(), source };
-    let stream = UnixStream::connect(path).map_err(of_socket)?;
+    let of_socket = |source: io::Error| HandoverError::Connect { path: path.to_owned(), source };
+    let stream = connect(path).map_err(of_socket)?;
+    is_trusted(&stream).map_err(|reason| HandoverError::Refused { path: path.to_owned(), reason })?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(of_socket)?;
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -196,7 +245,7 @@ pub(crate) fn ask(path: &Path) -> Result<Granted, HandoverError> {
     let Ok([memory, server, own]) = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors) else {
         return Err(HandoverError::Foreign { path: path.to_owned() });
     };
-    let region = Region::open(memory, rings, shape).map_err(HandoverError::Memory)?;
+    let region = Region::open(memory, rings, shape).map_err(|source| HandoverError::Memory { source })?;
     stream.set_nonblocking(true).map_err(of_socket)?;
     Ok(Granted { region, ring, server: Bell::of(server), own: Bell::of(own), stream })
 }
@@ -204,7 +253,8 @@ pub(crate) fn ask(path: &Path) -> Result<Granted, HandoverError> {
 fn refused(path: &Path, said: &[u8]) -> HandoverError {
     let path = path.to_owned();
     match std::str::from_utf8(said) {
-        Ok(reason) if !reason.is_empty() && !said.starts_with(&MAGIC.to_le_bytes()) => {
+        Ok("") => HandoverError::Silent { path },
+        Ok(reason) if !said.starts_with(&MAGIC.to_le_bytes()) => {
             HandoverError::Refused { path, reason: reason.to_owned() }
         }
         _ => HandoverError::Foreign { path },

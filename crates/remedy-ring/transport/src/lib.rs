@@ -2,7 +2,8 @@
 //! the place of UDP's in any of the runtimes.
 //!
 //! Invariant: a client gets a ring only of a server under the same user, over a socket that tells both of the other's
-//! end; from then on neither makes a system call but to sleep and to wake one that sleeps. docs/design/rings.md.
+//! end; from then on neither makes a system call but to sleep, to wake
+//! one that sleeps, and now and then to see whether the other is there. docs/design/rings.md.
 #![forbid(unsafe_code)]
 
 mod bell;
@@ -43,7 +44,7 @@ pub struct RingCounters {
     pub tx_packets: u64,
     /// Datagrams dropped because their ring was full.
     pub tx_full: u64,
-    /// Datagrams dropped because they were longer than an entry.
+    /// Datagrams dropped because they were longer than half of the ring.
     pub tx_too_long: u64,
     /// Datagrams dropped because nobody has their address, or has it any more.
     pub tx_unroutable: u64,
@@ -55,4 +56,21 @@ pub struct RingCounters {
     pub refused: u64,
     /// Rings closed because their client wrote what no client writes.
     pub broken: u64,
+}
+
+impl RingCounters {
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("rx_packets", self.rx_packets),
+            ("rx_truncated", self.rx_truncated),
+            ("tx_packets", self.tx_packets),
+            ("tx_full", self.tx_full),
+            ("tx_too_long", self.tx_too_long),
+            ("tx_unroutable", self.tx_unroutable),
+            ("wakes", self.wakes),
+            ("granted", self.granted),
+            ("refused", self.refused),
+            ("broken", self.broken),
+        ]
+    }
 }

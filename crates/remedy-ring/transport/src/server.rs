@@ -3,10 +3,10 @@
 //! Invariant: an address names a ring in one life of it: what is sent to a client that is gone reaches no later one.
 
 use crate::bell::Bell;
-use crate::handover::{grant, is_trusted, refuse, HandoverError, RingConfig};
+use crate::handover::{connect, grant, is_trusted, refuse, HandoverError, RingConfig};
 use crate::region::Region;
 use crate::RingCounters;
-use remedy_ring::{Burst, Notify, Refused, RingServer, Room, Shape};
+use remedy_ring::{Burst, Memory as _, Notify, Refused, RingServer, Room, Shape};
 use rustix::io::Errno;
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +28,8 @@ const EVENTS_MAX: usize = 64;
 /// Keys of the poller: the bell, the listening socket, and the client of each ring.
 const BELL: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
+/// How many newcomers are let in before those who are there are heard again.
+const ACCEPTS_MAX: usize = 4;
 /// Of addresses that name rings: a prefix for what is local, with our name in it.
 const PREFIX: [u16; 3] = [0xfd73, 0x636f, 0x7400];
 
@@ -79,6 +81,10 @@ pub struct RingListener {
     burst: Burst,
     /// Clients to be woken when all of a burst is written.
     asleep: Vec<usize>,
+    /// Rings whose clients have gone, and how often they are looked into still: what was said before the end counts.
+    leaving: Vec<(usize, u32)>,
+    /// The socket's file, told from another that was put in its place.
+    identity: (u64, u64),
     has_slept: bool,
     unattended: u32,
     counters: RingCounters,
@@ -87,10 +93,11 @@ pub struct RingListener {
 impl RingListener {
     /// Listens at `path`. A socket that a server left which was killed is taken over.
     pub fn bind(path: &Path, config: &RingConfig) -> Result<RingListener, HandoverError> {
-        let of_socket = |source: io::Error| HandoverError::Socket { path: path.to_owned(), source };
+        let of_socket = |source: io::Error| HandoverError::Listen { path: path.to_owned(), source };
         let shape = Shape::new(config.entries, config.entry_bytes)?;
         make_way(path)?;
-        let region = Region::create(config.rings_max, shape).map_err(HandoverError::Memory)?;
+        let region =
+            Region::create(config.rings_max, shape).map_err(|source| HandoverError::Memory { source })?;
         let listener = UnixListener::bind(path).map_err(of_socket)?;
         let prepared = (|| {
             fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -98,9 +105,10 @@ impl RingListener {
             let (bell, spare, poller) = (Bell::new()?, Bell::new()?, Poller::new(EVENTS_MAX)?);
             poller.add(bell.as_raw_fd(), BELL, Interest::Read)?;
             poller.add(listener.as_raw_fd(), LISTENER, Interest::Read)?;
-            Ok((bell, spare, poller))
+            let identity = identity_of(path).ok_or(ErrorKind::NotFound)?;
+            Ok((bell, spare, poller, identity))
         })();
-        let (bell, spare, poller) = prepared.map_err(of_socket)?;
+        let (bell, spare, poller, identity) = prepared.map_err(of_socket)?;
         Ok(RingListener {
             path: path.to_owned(),
             listener,
@@ -113,6 +121,8 @@ impl RingListener {
             lives: 0,
             burst: Burst::new(),
             asleep: Vec::new(),
+            leaving: Vec::new(),
+            identity,
             has_slept: false,
             unattended: 0,
             counters: RingCounters::default(),
@@ -144,7 +154,8 @@ impl RingListener {
     }
 
     fn accept(&mut self) {
-        loop {
+        // The rest is told of again.
+        for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {
                 Ok((stream, _)) => self.welcome(stream),
                 Err(error) if is_out_of_descriptors(&error) => {
@@ -169,7 +180,10 @@ impl RingListener {
             (Err(reason), _) => self.refuse(&stream, &reason),
             (Ok(()), None) => {
                 let rings = self.region.rings();
-                self.refuse(&stream, &format!("all its {rings} rings are taken: give it more of them"));
+                self.refuse(
+                    &stream,
+                    &format!("all its {rings} rings are taken: try again when a client has left"),
+                );
             }
             (Ok(()), Some(ring)) => match self.prepare(ring, &stream) {
                 Ok(bell) => self.open(ring, stream, bell),
@@ -206,14 +220,34 @@ impl RingListener {
     fn hear(&mut self, ring: usize) {
         let Some(client) = &self.clients[ring] else { return };
         let ended = (&client.stream).read(&mut [0; 64]);
-        if !matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock) {
-            self.close(ring);
+        if matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+            return;
+        }
+        // It is heard of no more, and its ring until that is empty.
+        if self.poller.remove(client.stream.as_raw_fd()).is_ok() {
+            self.leaving.push((ring, self.region.shape().entries()));
         }
     }
 
     fn close(&mut self, ring: usize) {
         self.clients[ring] = None;
         self.server.close(ring);
+        self.region.forget(ring);
+    }
+
+    /// Closes the rings of those who have gone when nothing lies in them any more; who writes on has a ring's worth of
+    /// looks.
+    fn let_go(&mut self) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain_mut(|(ring, looks)| {
+            *looks = looks.saturating_sub(1);
+            let stays = *looks > 0 && self.server.look_into(&self.region, *ring);
+            if !stays {
+                self.close(*ring);
+            }
+            stays
+        });
+        self.leaving = leaving;
     }
 
     fn send(&mut self, packet: &TxPacket<'_>) {
@@ -237,6 +271,8 @@ impl RingListener {
     }
 
     fn wake(&mut self) -> io::Result<()> {
+        self.asleep.sort_unstable();
+        self.asleep.dedup();
         for ring in self.asleep.drain(..) {
             if let Some(client) = &self.clients[ring] {
                 self.counters.wakes += 1;
@@ -253,28 +289,41 @@ fn make_way(path: &Path) -> Result<(), HandoverError> {
     if !found.file_type().is_socket() {
         return Err(HandoverError::NotASocket { path: path.to_owned() });
     }
-    match UnixStream::connect(path) {
+    match connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| HandoverError::Socket { path: path.to_owned(), source })
+            fs::remove_file(path).map_err(|source| HandoverError::Listen { path: path.to_owned(), source })
         }
-        Err(source) => Err(HandoverError::Socket { path: path.to_owned(), source }),
+        // One that takes no more connections lives as well.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(HandoverError::InUse { path: path.to_owned() })
+        }
+        Err(source) => Err(HandoverError::Listen { path: path.to_owned(), source }),
         Ok(_) => Err(HandoverError::InUse { path: path.to_owned() }),
     }
+}
+
+/// (device, inode) of a file, if it is there.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Transport for RingListener {
     fn rx_burst(&mut self, out: &mut RxBurst) -> io::Result<usize> {
         out.clear();
-        if std::mem::take(&mut self.has_slept) {
+        let has_slept = std::mem::take(&mut self.has_slept);
+        if has_slept {
             self.server.awake(&self.region);
+        }
+        self.unattended += 1;
+        // Whoever comes and goes does so before anything is taken: what is taken is of those who are there.
+        if has_slept || self.unattended >= ATTEND_EVERY {
             self.attend()?;
         }
         self.server.look(&self.region);
-        self.server.take(&self.region, out.burst_max(), &mut self.burst);
-        self.unattended += 1;
-        if self.unattended >= ATTEND_EVERY {
-            self.attend()?;
+        for nth in 0..self.leaving.len() {
+            self.server.look_into(&self.region, self.leaving[nth].0);
         }
+        self.server.take(&self.region, out.burst_max(), &mut self.burst);
         for (request, bytes) in self.burst.iter() {
             let Some(client) = &self.clients[request.ring] else { continue };
             if out.push(address_of(request.ring, client.life), None, bytes) {
@@ -283,10 +332,14 @@ impl Transport for RingListener {
                 self.counters.rx_truncated += 1;
             }
         }
-        for (ring, _) in self.burst.broken() {
+        for nth in 0..self.burst.broken().len() {
+            let (ring, _) = self.burst.broken()[nth];
             self.counters.broken += 1;
-            self.clients[*ring] = None;
+            self.leaving.retain(|(leaving, _)| *leaving != ring);
+            self.clients[ring] = None;
+            self.region.forget(ring);
         }
+        self.let_go();
         Ok(out.len())
     }
 
@@ -316,15 +369,20 @@ impl Transport for RingListener {
         Some(self.poller.as_raw_fd())
     }
 
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        self.counters.events()
+    }
+
+    fn glances(&self) -> u32 {
+        GLANCES
+    }
+
     fn glance(&mut self) -> bool {
-        (0..GLANCES).any(|_| {
-            std::hint::spin_loop();
-            self.server.look(&self.region)
-        })
+        !self.leaving.is_empty() || self.server.look(&self.region)
     }
 
     fn may_sleep(&mut self) -> bool {
-        let may_sleep = self.server.may_sleep(&self.region);
+        let may_sleep = self.leaving.is_empty() && self.server.may_sleep(&self.region);
         self.has_slept |= may_sleep;
         may_sleep
     }
@@ -332,8 +390,10 @@ impl Transport for RingListener {
 
 impl Drop for RingListener {
     fn drop(&mut self) {
-        // One that cannot be removed is taken over by the next server.
-        let _ = fs::remove_file(&self.path);
+        if identity_of(&self.path) == Some(self.identity) {
+            // One that cannot be removed is taken over by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

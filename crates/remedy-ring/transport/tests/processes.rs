@@ -122,7 +122,10 @@ fn one_client_too_many_is_told_so_and_gets_the_ring_of_one_that_leaves() {
     let mut server = RingListener::bind(&path, &SMALL).unwrap();
     let clients: Vec<RingTransport> = (0..3).map(|_| connect(&mut server, &path).unwrap()).collect();
     let refused = connect(&mut server, &path).err().unwrap().to_string();
-    assert!(refused.contains("refuses a ring: all its 3 rings are taken: give it more of them"), "{refused}");
+    assert!(
+        refused.contains("refuses a ring: all its 3 rings are taken: try again when a client has left"),
+        "{refused}"
+    );
     assert_eq!((server.counters().granted, server.counters().refused), (3, 1));
     drop(clients);
     let mut rx = RxBurst::new(4, 128);
@@ -172,7 +175,10 @@ fn a_socket_that_was_left_is_taken_over_and_nothing_else_is() {
 fn what_is_no_server_of_rings_hands_over_none() {
     let (_folder, path) = place();
     let listener = UnixListener::bind(&path).unwrap();
-    for said in [&b"scotring and then something"[..], b""] {
+    for (said, words) in [
+        (&b"scotring and then something"[..], "hands over no rings of version 1"),
+        (b"", "has closed the connection without an answer"),
+    ] {
         let error = std::thread::scope(|scope| {
             let connecting = scope.spawn(|| RingTransport::connect(&path).err().unwrap().to_string());
             let (mut stream, _) = listener.accept().unwrap();
@@ -180,8 +186,60 @@ fn what_is_no_server_of_rings_hands_over_none() {
             drop(stream);
             connecting.join().unwrap()
         });
-        assert!(error.contains("hands over no rings of version 1"), "{error}");
+        assert!(error.contains(words), "{error}");
     }
+}
+
+#[test]
+fn what_a_client_said_before_its_end_counts_and_no_longer() {
+    let (_folder, path) = place();
+    let mut server = RingListener::bind(&path, &SMALL).unwrap();
+    let mut client = connect(&mut server, &path).unwrap();
+    let last = vec![packet(server_address(), b"last words"); 8];
+    client.tx_burst(&last).unwrap();
+    drop(client);
+    let (mut rx, mut poller, mut heard) = (RxBurst::new(2, 128), poller(&server), 0);
+    while server.client_count() > 0 {
+        heard += server.rx_burst(&mut rx).unwrap();
+        poller.wait_for(&mut server, Some(PATIENCE), false).unwrap();
+    }
+    assert_eq!(heard, 8);
+}
+
+#[test]
+fn a_ring_that_is_broken_is_the_next_clients_and_whole() {
+    let (_folder, path) = place();
+    let mut server = RingListener::bind(&path, &SMALL).unwrap();
+    let mut rx = RxBurst::new(4, 128);
+    for _ in 0..7 {
+        let mut good = connect(&mut server, &path).unwrap();
+        let bad = connect(&mut server, &path).unwrap();
+        bad.spoil();
+        good.tx_burst(&[packet(server_address(), b"good")]).unwrap();
+        let mut heard = 0;
+        while server.client_count() > 1 || heard == 0 {
+            heard += server.rx_burst(&mut rx).unwrap();
+        }
+        drop((good, bad));
+        while server.client_count() > 0 {
+            server.rx_burst(&mut rx).unwrap();
+        }
+    }
+    assert_eq!((server.counters().broken, server.counters().granted), (7, 14));
+    let three: Vec<_> = (0..3).map(|_| connect(&mut server, &path).unwrap()).collect();
+    assert_eq!(three.len(), 3);
+}
+
+#[test]
+fn a_server_that_ends_leaves_the_socket_of_the_next_alone() {
+    let (_folder, path) = place();
+    let first = RingListener::bind(&path, &SMALL).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let second = RingListener::bind(&path, &SMALL).unwrap();
+    drop(first);
+    assert!(path.exists());
+    drop(second);
+    assert!(!path.exists());
 }
 
 /// A client that says something on its socket, or that is killed, loses its ring.

@@ -1,7 +1,8 @@
 //! Memory of no file that processes share by handing over its descriptor, touched by atomic words alone.
 //!
 //! Invariant: the memory is sealed: it has the length that it was mapped with for as long as it lives, so no access
-//! faults, whatever another process does.
+//! faults for its length, whatever another process does. (Where the system has no memory left, a first touch ends the
+//! process, as with any memory.)
 
 use super::check;
 use std::ffi::CStr;
@@ -106,6 +107,16 @@ impl SharedWords {
         }
     }
 
+    /// Gives the memory of a range back to the system: it reads as zero from then on, for all who share it. It begins and
+    /// ends at multiples of a page.
+    pub fn forget(&self, range: Range<usize>) -> io::Result<()> {
+        self.check(&range, size_of::<AtomicU64>());
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (start, length) = (range.start as libc::off_t, range.len() as libc::off_t);
+        // SAFETY: takes integers only; what lies there are atomic words, which may become zero at any time.
+        check(unsafe { libc::fallocate(self.file.as_raw_fd(), how, start, length) }).map(drop)
+    }
+
     fn check(&self, range: &Range<usize>, unit: usize) {
         let is_aligned = range.start.is_multiple_of(unit) && range.end.is_multiple_of(unit);
         assert!(
@@ -137,6 +148,10 @@ mod tests {
         let other = SharedWords::open(fd, 8_192).expect("the same");
         made.words(4_096..8_192)[511].store(7, Ordering::Relaxed);
         assert_eq!(other.halves(8_184..8_192)[0].load(Ordering::Relaxed), 7);
+        made.words(0..8)[0].store(7, Ordering::Relaxed);
+        made.forget(4_096..8_192).expect("a hole");
+        assert_eq!(other.words(4_096..8_192)[511].load(Ordering::Relaxed), 0);
+        assert_eq!(other.words(0..8)[0].load(Ordering::Relaxed), 7);
         let longer = SharedWords::open(same.into(), 8_193).expect_err("it is not so long");
         assert!(longer.to_string().contains("shorter than the 8193 bytes"));
     }

@@ -52,7 +52,11 @@ impl Row {
 pub(super) fn run(flags: &BenchRing) -> Result<(), Failure> {
     open_files_max();
     let measured = measure(flags.count).map_err(|error| {
-        Failure::tried("measure rings", &error, "see ulimit -n, and whether there are two processors")
+        Failure::tried(
+            "measure rings",
+            &error,
+            "see ulimit -n and TMPDIR, and whether processors 0 and 1 are this process's (taskset -p)",
+        )
     });
     let mut rows = measured?;
     rows.sort_by_key(|row| !row.is_missed());
@@ -297,7 +301,8 @@ impl Folder {
         let mut drawn = [0; 8];
         getrandom::fill(&mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
         let path = std::env::temp_dir().join(format!("scot-ring-{:016x}", u64::from_le_bytes(drawn)));
-        std::fs::create_dir(&path)?;
+        std::fs::create_dir(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error} (TMPDIR)", path.display())))?;
         Ok(Folder(path))
     }
 
