@@ -91,6 +91,17 @@ struct Served {
     responses: Writer,
 }
 
+#[cfg(feature = "planted-faults")]
+fn break_rules(served: &mut Served, planted: Option<Fault>) {
+    if let Some(fault) = planted {
+        served.requests.plant(fault);
+        served.responses.plant(fault);
+    }
+}
+
+#[cfg(not(feature = "planted-faults"))]
+fn break_rules(_served: &mut Served, _planted: Option<Fault>) {}
+
 /// All rings of a server.
 #[derive(Debug)]
 pub struct RingServer {
@@ -132,24 +143,13 @@ impl RingServer {
         memory.client_sleeps(ring).store(0, Ordering::Relaxed);
         let (requests, responses) = (Reader::new(self.shape), Writer::new(self.shape));
         let mut served = Served { requests, responses };
-        self.break_rules(&mut served);
+        break_rules(&mut served, self.planted);
         if self.rings[ring].replace(served).is_none() {
             self.closed.retain(|closed| *closed != ring);
         }
         self.seen.forget(ring);
         self.ready.use_ring(ring, true);
     }
-
-    #[cfg(feature = "planted-faults")]
-    fn break_rules(&self, served: &mut Served) {
-        if let Some(fault) = self.planted {
-            served.requests.plant(fault);
-            served.responses.plant(fault);
-        }
-    }
-
-    #[cfg(not(feature = "planted-faults"))]
-    fn break_rules(&self, _served: &mut Served) {}
 
     /// Serves it no longer: its client is gone.
     pub fn close(&mut self, ring: usize) {

@@ -40,4 +40,4 @@ pub use domain::{DomainError, PersistenceDomain, ScanReport};
 pub use poll::{Crowd, Event, Interest, Poller, Signal, Signals, Spin, Waker};
 pub use sys::processor;
 pub use sys::words::SharedWords;
-pub use transport::{RxBurst, RxPacket, Stamps, Transport, TransportMaker, TxPacket};
+pub use transport::{Cost, RxBurst, RxPacket, Stamps, Transport, TransportMaker, TxPacket};

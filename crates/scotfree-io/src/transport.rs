@@ -131,6 +131,19 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 /// A transport, or why there is none, in words for the operator.
 pub type Made = Result<Box<dyn Transport>, String>;
 
+/// A number that a kind of transport costs on this machine.
+#[derive(Debug, Clone)]
+pub struct Cost {
+    /// Of what.
+    pub what: &'static str,
+    /// How much.
+    pub value: f64,
+    /// In which unit.
+    pub unit: &'static str,
+    /// At most so much is required.
+    pub required: Option<f64>,
+}
+
 /// Makes transports of a kind, which are named `KIND:PLACE`, said without naming what makes them.
 #[derive(Clone, Copy)]
 pub struct TransportMaker {
@@ -140,6 +153,8 @@ pub struct TransportMaker {
     pub listen: fn(place: &Path) -> Made,
     /// A client's of the server there; [`Transport::local_address`] is what the server is called.
     pub connect: fn(place: &Path) -> Made,
+    /// What it costs by itself, without a runtime on it, measured by so many messages each.
+    pub costs: fn(count: usize) -> io::Result<Vec<Cost>>,
 }
 
 impl std::fmt::Debug for TransportMaker {

@@ -5,7 +5,7 @@
 use crate::region::Region;
 use remedy_ring::{Burst, Memory as _, Notify, Ready, RingClient, RingServer, Room, Seen, Shape};
 use scotfree_core::Nanos;
-use scotfree_io::{now_monotonic, processor};
+use scotfree_io::{now_monotonic, processor, Cost};
 use std::hint::{black_box, spin_loop};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,33 @@ use std::thread;
 
 const QUOTA: usize = 32;
 const BURST_MAX: usize = 64;
+
+/// The largest number of rings that is required to be cheap.
+const RINGS: usize = 4_096;
+
+/// What rings cost beside what they carry.
+pub fn costs(count: usize) -> io::Result<Vec<Cost>> {
+    let round_trips = |rings, used| -> io::Result<f64> {
+        let mut times = RoundTrips { rings, used, notify: Notify::Marks, bytes: 64, count }.measure()?;
+        times.sort_unstable();
+        Ok(times.get(times.len() / 2).map_or(0.0, |time| time.0 as f64 / 1_000.0))
+    };
+    let one = round_trips(1, 1)?;
+    let idle = idle_look_ps(RINGS, Notify::Marks, count as u64)? as f64 / 1_000.0;
+    let (of_many, drawn) = (round_trips(RINGS, 1)?, round_trips(RINGS, RINGS)?);
+    let cost = |what, value, unit, required| Cost { what, value, unit, required };
+    Ok(vec![
+        cost("64 B there and back by a ring, both looking, p50", one, "us", Some(0.5)),
+        cost("a look at 4,096 rings of which none has anything", idle, "ns", Some(150.0)),
+        cost(
+            "64 B there and back by one ring of 4,096, over that by the only one",
+            of_many / one,
+            "x",
+            Some(1.8),
+        ),
+        cost("the same by another of 4,096 each time, whose entries no cache has", drawn, "us", None),
+    ])
+}
 
 /// Messages that go there and back, one at a time.
 #[derive(Debug, Clone, Copy)]

@@ -31,6 +31,7 @@ pub const MAKER: TransportMaker = TransportMaker {
         let transport = RingTransport::connect(path).map_err(|error| error.to_string())?;
         Ok(Box::new(transport))
     },
+    costs: cost::costs,
 };
 
 /// What has happened at a side of rings since it was made.

@@ -200,8 +200,8 @@ fn what_a_client_said_before_its_end_counts_and_no_longer() {
     drop(client);
     let (mut rx, mut poller, mut heard) = (RxBurst::new(2, 128), poller(&server), 0);
     while server.client_count() > 0 {
-        heard += server.rx_burst(&mut rx).unwrap();
         poller.wait_for(&mut server, Some(PATIENCE), false).unwrap();
+        heard += server.rx_burst(&mut rx).unwrap();
     }
     assert_eq!(heard, 8);
 }

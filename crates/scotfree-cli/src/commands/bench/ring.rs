@@ -6,26 +6,27 @@
 use crate::cli::BenchRing;
 use crate::failure::Failure;
 use crate::out;
+use crate::registry::TRANSPORTS;
 use crate::serve::open_files_max;
-use remedy_ring_transport::cost::{idle_look_ps, RoundTrips};
-use remedy_ring_transport::{HandoverError, Notify, RingConfig, RingListener, RingTransport};
 use rustix::time::{clock_gettime, ClockId};
 use scotfree_core::{Epoch, KeyHash, Nanos};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{stderr, Spin, Transport};
+use scotfree_io::{stderr, Cost, Spin, Transport, TransportMaker};
 use scotfree_rpc::{
-    CallLabel, ClientEvent, ClientOptions, ClientRuntime, Mode, NoopHandler, Request, RequestKind,
-    ServerConfig, ServerOptions, ServerRuntime, SessionHandle, SessionOptions, Stop, Volatile,
+    CallLabel, ClientEvent, ClientOptions, ClientRuntime, Mode, NoopHandler, ProbeOptions, Request,
+    RequestKind, ServerConfig, ServerOptions, ServerRuntime, SessionHandle, SessionOptions, Stop, Volatile,
 };
 use scotfree_wire::ClusterKey;
-use serde::Serialize;
+use serde_json::json;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The largest number of rings that is required to be cheap.
-const RINGS: usize = 4_096;
+/// The transport that is measured.
+const KIND: &str = "ring";
 /// How many clients an idle server is measured with.
 const CLIENTS: usize = 1_000;
 const IDLE_FOR: Duration = Duration::from_secs(2);
@@ -34,44 +35,36 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Spin = Spin::UpTo(Nanos::from_millis(1));
 const WINDOW: u32 = 64;
 
-#[derive(Debug, Clone, Serialize)]
-struct Row {
-    what: &'static str,
-    value: f64,
-    unit: &'static str,
-    /// At most so much is required.
-    required: Option<f64>,
-}
-
-impl Row {
-    fn is_missed(&self) -> bool {
-        self.required.is_some_and(|required| self.value > required)
-    }
+fn is_missed(row: &Cost) -> bool {
+    row.required.is_some_and(|required| row.value > required)
 }
 
 pub(super) fn run(flags: &BenchRing) -> Result<(), Failure> {
     open_files_max();
-    let measured = measure(flags.count).map_err(|error| {
+    let Some(maker) = TRANSPORTS.iter().find(|maker| maker.kind == KIND) else {
+        return Err(Failure::environment("this build has no rings"));
+    };
+    let mut rows = measure(maker, flags.count).map_err(|error| {
         Failure::tried(
             "measure rings",
             &error,
             "see ulimit -n and TMPDIR, and whether processors 0 and 1 are this process's (taskset -p)",
         )
-    });
-    let mut rows = measured?;
-    rows.sort_by_key(|row| !row.is_missed());
+    })?;
+    rows.sort_by_key(|row| !is_missed(row));
     if flags.json {
-        out::json(&serde_json::json!({ "rows": rows }));
+        let row = |row: &Cost| json!({ "what": row.what, "value": row.value, "unit": row.unit, "required": row.required });
+        out::json(&json!({ "rows": rows.iter().map(row).collect::<Vec<_>>() }));
     } else {
         out::text(render(&rows));
     }
     Ok(())
 }
 
-fn render(rows: &[Row]) -> String {
-    let line = |row: &Row| {
+fn render(rows: &[Cost]) -> String {
+    let line = |row: &Cost| {
         let verdict = match row.required {
-            _ if row.is_missed() => "MISSED",
+            _ if is_missed(row) => "MISSED",
             Some(_) => "met",
             None => "noted",
         };
@@ -81,30 +74,16 @@ fn render(rows: &[Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn measure(count: usize) -> io::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let mut note = |what, value, unit, required| rows.push(Row { what, value, unit, required });
+fn measure(maker: &TransportMaker, count: usize) -> io::Result<Vec<Cost>> {
     stderr::line(format_args!("rings, both sides looking …"));
-    let one = median(RoundTrips { rings: 1, used: 1, notify: Notify::Marks, bytes: 64, count }.measure()?);
-    note("64 B there and back by a ring, p50", one.0 as f64 / 1_000.0, "us", Some(0.5));
-    let idle = idle_look_ps(RINGS, Notify::Marks, count as u64)? as f64 / 1_000.0;
-    note("a look at 4,096 rings of which none has anything", idle, "ns", Some(150.0));
-    let many = RoundTrips { rings: RINGS, used: 1, notify: Notify::Marks, bytes: 64, count };
-    let many = median(many.measure()?).0 as f64 / one.0 as f64;
-    note("64 B there and back by one ring of 4,096, over that by the only one", many, "x", Some(1.8));
-    let drawn = RoundTrips { rings: RINGS, used: RINGS, notify: Notify::Marks, bytes: 64, count };
-    let drawn = median(drawn.measure()?).0 as f64 / 1_000.0;
-    note("the same by another of 4,096 each time, whose entries no cache has", drawn, "us", None);
+    let mut rows = (maker.costs)(count)?;
+    let mut note = |what, value, unit, required| rows.push(Cost { what, value, unit, required });
     stderr::line(format_args!("an idle server with {CLIENTS} clients …"));
-    note("processor share of an idle server with 1,000 rings", idle_share()? * 100.0, "%", Some(1.0));
+    let idle = idle_share(maker)? * 100.0;
+    note("processor share of an idle server with 1,000 rings", idle, "%", Some(1.0));
     stderr::line(format_args!("calls of nothing, by rings and by UDP in turns …"));
-    calls(count, &mut note)?;
+    calls(maker, count, &mut note)?;
     Ok(rows)
-}
-
-fn median(mut times: Vec<Nanos>) -> Nanos {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
 
 fn processor_time() -> Duration {
@@ -112,29 +91,51 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn broke(error: HandoverError) -> io::Error {
-    io::Error::other(error)
+fn broke(why: String) -> io::Error {
+    io::Error::other(why)
 }
 
 // ---- a server that does nothing
 
-fn idle_share() -> io::Result<f64> {
+fn idle_share(maker: &TransportMaker) -> io::Result<f64> {
     let folder = Folder::new()?;
-    let config = RingConfig { entries: 16, entry_bytes: 128, ..RingConfig::default() };
-    let server = RingListener::bind(&folder.socket(), &config).map_err(broke)?;
-    let stop = Stop::new()?;
-    thread::scope(|scope| {
-        let serving = scope.spawn(|| serve(server, Spin::WhileItPays, &stop));
-        let connected: io::Result<Vec<RingTransport>> =
-            (0..CLIENTS).map(|_| RingTransport::connect(&folder.socket()).map_err(broke)).collect();
-        let before = processor_time();
-        if connected.is_ok() {
+    let place = folder.socket();
+    with_server(
+        || (maker.listen)(&place).map_err(broke),
+        Spin::WhileItPays,
+        |_| {
+            let connected: io::Result<Vec<_>> =
+                (0..CLIENTS).map(|_| (maker.connect)(&place).map_err(broke)).collect();
+            let clients = connected?;
+            let before = processor_time();
             thread::sleep(IDLE_FOR);
-        }
-        let spent = processor_time().saturating_sub(before);
+            let spent = processor_time().saturating_sub(before);
+            drop(clients);
+            Ok(spent.as_secs_f64() / IDLE_FOR.as_secs_f64())
+        },
+    )
+}
+
+/// Does something while a server runs in a thread of its own, which makes its transport there.
+fn with_server<R>(
+    listen: impl FnOnce() -> io::Result<Box<dyn Transport>> + Send,
+    spin: Spin,
+    job: impl FnOnce(SocketAddr) -> io::Result<R>,
+) -> io::Result<R> {
+    let stop = Stop::new()?;
+    let (say, hear) = mpsc::channel();
+    thread::scope(|scope| {
+        let stop_heard = &stop;
+        let serving = scope.spawn(move || {
+            let transport = listen()?;
+            say.send(transport.local_address()).map_err(io::Error::other)?;
+            serve(transport, spin, stop_heard)
+        });
+        // A server that has ended without an address says why below.
+        let done = hear.recv().map_err(io::Error::other).and_then(job);
         stop.stop();
         serving.join().expect("the server ends")?;
-        connected.map(|_| spent.as_secs_f64() / IDLE_FOR.as_secs_f64())
+        done
     })
 }
 
@@ -154,13 +155,14 @@ const ONE_SLEEPING: Manner = Manner { spin: Spin::Never, outstanding: 1 };
 const TURNS: usize = 5;
 
 fn calls(
+    maker: &TransportMaker,
     count: usize,
     note: &mut impl FnMut(&'static str, f64, &'static str, Option<f64>),
 ) -> io::Result<()> {
     let compare = |manner: Manner, count: usize| -> io::Result<(f64, f64)> {
         let (mut rings, mut udp) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
-            rings.push(by_rings(manner, count)?);
+            rings.push(by_rings(maker, manner, count)?);
             udp.push(by_udp(manner, count)?);
         }
         Ok((median_of(rings), median_of(udp)))
@@ -195,48 +197,39 @@ fn median_of(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn by_rings(manner: Manner, count: usize) -> io::Result<f64> {
+fn by_rings(maker: &TransportMaker, manner: Manner, count: usize) -> io::Result<f64> {
     let folder = Folder::new()?;
-    let server = RingListener::bind(&folder.socket(), &RingConfig::default()).map_err(broke)?;
-    spent(server, || RingTransport::connect(&folder.socket()).map_err(broke), manner, count)
+    let place = folder.socket();
+    let connect = || (maker.connect)(&place).map_err(broke);
+    spent(|| (maker.listen)(&place).map_err(broke), connect, manner, count)
 }
 
 fn by_udp(manner: Manner, count: usize) -> io::Result<f64> {
-    let bind = || {
+    let bind = || -> io::Result<Box<dyn Transport>> {
         let config = UdpConfig { stamps: false, ..UdpConfig::default() };
-        UdpTransport::bind("127.0.0.1:0".parse().expect("an address"), &config)
+        Ok(Box::new(UdpTransport::bind("127.0.0.1:0".parse().expect("an address"), &config)?))
     };
-    spent(bind()?, bind, manner, count)
+    spent(bind, bind, manner, count)
 }
 
 /// The processor time of both sides for a call, in microseconds.
-fn spent<S: Transport + Send, C: Transport>(
-    server: S,
-    connect: impl FnOnce() -> io::Result<C>,
+fn spent(
+    listen: impl FnOnce() -> io::Result<Box<dyn Transport>> + Send,
+    connect: impl FnOnce() -> io::Result<Box<dyn Transport>>,
     manner: Manner,
     count: usize,
 ) -> io::Result<f64> {
-    let (address, stop) = (server.local_address(), Stop::new()?);
-    thread::scope(|scope| {
-        let serving = scope.spawn(|| serve(server, manner.spin, &stop));
-        let asked = connect().and_then(|transport| {
-            let options = ClientOptions {
-                probes: scotfree_rpc::ProbeOptions::OFF,
-                ..ClientOptions::new(address, key())
-            };
-            let mut client = ClientRuntime::new(transport, options);
-            client.spin(manner.spin)?;
-            let asked = SessionOptions { window_asked: WINDOW, ..SessionOptions::default() };
-            let session = client.start_session(asked).map_err(io::Error::other)?;
-            client.wait_open(session, PATIENCE).map_err(io::Error::other)?;
-            call(&mut client, session, manner.outstanding, count / 10)?;
-            let before = processor_time();
-            call(&mut client, session, manner.outstanding, count)?;
-            Ok(processor_time().saturating_sub(before).as_secs_f64() * 1e6 / count as f64)
-        });
-        stop.stop();
-        serving.join().expect("the server ends")?;
-        asked
+    with_server(listen, manner.spin, |address| {
+        let options = ClientOptions { probes: ProbeOptions::OFF, ..ClientOptions::new(address, key()) };
+        let mut client = ClientRuntime::new(connect()?, options);
+        client.spin(manner.spin)?;
+        let asked = SessionOptions { window_asked: WINDOW, ..SessionOptions::default() };
+        let session = client.start_session(asked).map_err(io::Error::other)?;
+        client.wait_open(session, PATIENCE).map_err(io::Error::other)?;
+        call(&mut client, session, manner.outstanding, count / 10)?;
+        let before = processor_time();
+        call(&mut client, session, manner.outstanding, count)?;
+        Ok(processor_time().saturating_sub(before).as_secs_f64() * 1e6 / count as f64)
     })
 }
 
@@ -246,7 +239,7 @@ fn key() -> ClusterKey {
 
 fn serve(transport: impl Transport, spin: Spin, stop: &Stop) -> io::Result<()> {
     let config = ServerConfig::new(transport.local_address(), key(), Epoch(1), [1; 16], Vec::new());
-    let options = ServerOptions { spin, probes: scotfree_rpc::ProbeOptions::OFF, ..ServerOptions::default() };
+    let options = ServerOptions { spin, probes: ProbeOptions::OFF, ..ServerOptions::default() };
     let mut server = ServerRuntime::new(transport, Volatile(NoopHandler::new()), config, &[], options);
     server.run(stop, None).map(drop)
 }
@@ -325,13 +318,13 @@ mod tests {
     #[test]
     fn what_is_missed_stands_first_and_says_what_is_required() {
         let rows = [
-            Row { what: "slow", value: 2.0, unit: "us", required: Some(1.0) },
-            Row { what: "known", value: 2.0, unit: "us", required: None },
-            Row { what: "quick", value: 0.5, unit: "us", required: Some(1.0) },
+            Cost { what: "slow", value: 2.0, unit: "us", required: Some(1.0) },
+            Cost { what: "known", value: 2.0, unit: "us", required: None },
+            Cost { what: "quick", value: 0.5, unit: "us", required: Some(1.0) },
         ];
         let text = render(&rows);
         assert!(text.contains("MISSED  2.000 us     slow, required <= 1\n"), "{text}");
         assert!(text.contains("noted   2.000 us     known\n") && text.contains("met     0.500 us     quick"));
-        assert!(rows[0].is_missed() && !rows[1].is_missed() && !rows[2].is_missed());
+        assert!(rows.iter().map(is_missed).eq([true, false, false]));
     }
 }
