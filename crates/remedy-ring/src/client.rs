@@ -65,7 +65,7 @@ impl RingClient {
     }
 
     /// Writes a request; its index, under which its response comes. Whether the server has to be woken then,
-    /// [`RingClient::must_wake`] says, once for all that was written.
+    /// [`RingClient::tell`] says, once for all that was written.
     pub fn ask(&mut self, memory: &impl Memory, request: &[u8]) -> Result<u32, Refused> {
         let (index, count) = (self.requests.tail(), self.shape.entries_of(request.len()));
         if self.room == Room::ByHead && self.requests.room() < count {

@@ -1,14 +1,14 @@
 //! The client's side: one ring as a transport.
 
 use crate::bell::Bell;
-use crate::handover::{ask, Granted, HandoverError};
+use crate::handover::{ask, has_ended, Granted, HandoverError};
 use crate::region::Region;
-use crate::server::{server_address, GLANCES, HOW};
+use crate::server::{server_address, ATTEND_EVERY, GLANCES, HOW};
 use crate::RingCounters;
 use remedy_ring::{announce_marked, Memory as _, Refused, RingClient};
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -18,8 +18,6 @@ use std::time::Duration;
 
 const BELL: u64 = 0;
 const SERVER: u64 = 1;
-/// So often the ring is looked at between two looks at whether the server lives, unless this side has slept.
-const ATTEND_EVERY: u32 = 64;
 
 /// A client's ring.
 pub struct RingTransport {
@@ -87,11 +85,7 @@ impl RingTransport {
         if is_woken {
             self.own.hush()?;
         }
-        if !is_told {
-            return Ok(false);
-        }
-        let heard = (&self.stream).read(&mut [0; 64]);
-        Ok(!matches!(&heard, Err(error) if error.kind() == ErrorKind::WouldBlock))
+        Ok(is_told && has_ended(&self.stream))
     }
 
     /// Takes what lies in the ring.

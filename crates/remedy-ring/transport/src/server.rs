@@ -3,7 +3,7 @@
 //! Invariant: an address names a ring in one life of it: what is sent to a client that is gone reaches no later one.
 
 use crate::bell::Bell;
-use crate::handover::{connect, grant, is_trusted, refuse, HandoverError, RingConfig};
+use crate::handover::{connect, grant, has_ended, is_trusted, refuse, HandoverError, RingConfig};
 use crate::region::Region;
 use crate::RingCounters;
 use remedy_ring::{Burst, Memory as _, Notify, Refused, RingServer, Room, Shape};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller, RxBurst, Stamps, Transport, TxPacket};
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -22,8 +22,8 @@ use std::time::Duration;
 pub(crate) const HOW: (Notify, Room) = (Notify::Marks, Room::ByHead);
 /// How often it is looked at the rings between two looks at what needs a system call.
 pub(crate) const GLANCES: u32 = 64;
-/// So often the rings are looked at between two looks at the sockets, unless this side has slept.
-const ATTEND_EVERY: u32 = 64;
+/// So often rings are looked at between two looks at whoever comes and goes, unless this side has slept.
+pub(crate) const ATTEND_EVERY: u32 = 64;
 const EVENTS_MAX: usize = 64;
 /// Keys of the poller: the bell, the listening socket, and the client of each ring.
 const BELL: u64 = u64::MAX;
@@ -219,8 +219,7 @@ impl RingListener {
     /// A client's socket tells of something: it has ended, or it says what it should not.
     fn hear(&mut self, ring: usize) {
         let Some(client) = &self.clients[ring] else { return };
-        let ended = (&client.stream).read(&mut [0; 64]);
-        if matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+        if !has_ended(&client.stream) {
             return;
         }
         // It is heard of no more, and its ring until that is empty.
@@ -320,9 +319,6 @@ impl Transport for RingListener {
             self.attend()?;
         }
         self.server.look(&self.region);
-        for nth in 0..self.leaving.len() {
-            self.server.look_into(&self.region, self.leaving[nth].0);
-        }
         self.server.take(&self.region, out.burst_max(), &mut self.burst);
         for (request, bytes) in self.burst.iter() {
             let Some(client) = &self.clients[request.ring] else { continue };
