@@ -16,11 +16,11 @@ use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, Mode, NoopHandler, ProbeOptions, Request,
     RequestKind, ServerConfig, ServerOptions, ServerRuntime, SessionHandle, SessionOptions, Stop, Volatile,
 };
+use scotfree_stage::scratch::Scratch;
 use scotfree_wire::ClusterKey;
 use serde_json::json;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -98,8 +98,8 @@ fn broke(why: String) -> io::Error {
 // ---- a server that does nothing
 
 fn idle_share(maker: &TransportMaker) -> io::Result<f64> {
-    let folder = Folder::new()?;
-    let place = folder.socket();
+    let folder = folder()?;
+    let place = folder.path().join("ring");
     with_server(
         || (maker.listen)(&place).map_err(broke),
         Spin::WhileItPays,
@@ -198,8 +198,8 @@ fn median_of(mut values: Vec<f64>) -> f64 {
 }
 
 fn by_rings(maker: &TransportMaker, manner: Manner, count: usize) -> io::Result<f64> {
-    let folder = Folder::new()?;
-    let place = folder.socket();
+    let folder = folder()?;
+    let place = folder.path().join("ring");
     let connect = || (maker.connect)(&place).map_err(broke);
     spent(|| (maker.listen)(&place).map_err(broke), connect, manner, count)
 }
@@ -286,29 +286,9 @@ fn call<T: Transport>(
     Ok(())
 }
 
-/// A folder for a socket, which goes with it.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Folder> {
-        let mut drawn = [0; 8];
-        getrandom::fill(&mut drawn).map_err(|error| io::Error::other(error.to_string()))?;
-        let path = std::env::temp_dir().join(format!("scot-ring-{:016x}", u64::from_le_bytes(drawn)));
-        std::fs::create_dir(&path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error} (TMPDIR)", path.display())))?;
-        Ok(Folder(path))
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        Path::new(&self.0).join("ring")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left of an empty folder is in the way of nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder for a socket.
+fn folder() -> io::Result<Scratch> {
+    Scratch::new("ring").map_err(|trouble| io::Error::other(trouble.to_string()))
 }
 
 #[cfg(test)]
